@@ -37,6 +37,7 @@ mod json;
 mod lock;
 mod log;
 mod options;
+mod overrides;
 mod probe;
 mod reader;
 mod routes;

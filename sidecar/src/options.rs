@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use remora_snapshot::duration;
+use remora_snapshot::{PodOverride, duration};
 
 use crate::log::Level;
+use crate::overrides;
 
 /// Text that `--help` prints.
 pub const HELP: &str = "\
@@ -27,6 +28,8 @@ Usage: remora-sidecar --snapshots DIR [options]
                           (default: 127.0.0.1:4778)
   --await DURATION        startup timeout: how long /startupz answers 503 while data is missing,
                           for example 10s, 500ms or 1m30s (default: 10s)
+  --overrides JSON        answer these flags, at most 16, with another state or value, for tests:
+                          {\"NAME\": {\"enabled\": true, \"value\": \"x\"}} (default: none)
   --log-level LEVEL       least severe level to log: error, warn, info or debug (default: info)
   --probe ADDRESS         serve nothing: ask the sidecar with this admin address for up to one
                           second whether the application may start, and exit with 0 if so
@@ -64,6 +67,8 @@ pub struct Options {
     pub admin: SocketAddr,
     /// Startup timeout: `/startupz` lets the application start after this time even if data is missing.
     pub startup_timeout: Duration,
+    /// Flags that are answered with another state or value.
+    pub overrides: Vec<PodOverride>,
     /// Level up to which lines are logged.
     pub level: Level,
 }
@@ -80,6 +85,7 @@ impl Options {
             cors_origins: Vec::new(),
             admin: SocketAddr::from(([127, 0, 0, 1], 4778)),
             startup_timeout: Duration::from_secs(10),
+            overrides: Vec::new(),
             level: Level::Info,
         }
     }
@@ -137,6 +143,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             "--cors-origin" => options.cors_origins.push(origin(value("--cors-origin", "ORIGIN")?)?),
             "--admin" => options.admin = address("--admin", value("--admin", "127.0.0.1:4778")?)?,
             "--await" => options.startup_timeout = time(value("--await", "10s")?)?,
+            "--overrides" => options.overrides = flags(value("--overrides", "{}")?)?,
             "--log-level" => options.level = level(value("--log-level", "info")?)?,
             "--probe" => return Ok(Command::Probe(address("--probe", value("--probe", "127.0.0.1:4778")?)?)),
             "--help" | "-h" => return Ok(Command::Help),
@@ -191,6 +198,11 @@ fn time(value: String) -> Result<Duration, UsageError> {
     duration::parse(&value).ok_or(UsageError::BadValue { option: "--await", value, expected: DURATION })
 }
 
+fn flags(value: String) -> Result<Vec<PodOverride>, UsageError> {
+    let expected = "JSON of at most 16 flags, such as {\"banner\": {\"enabled\": true, \"value\": \"Sale\"}}; a value is a string, an integer, true, false or null";
+    overrides::read(&value).ok_or(UsageError::BadValue { option: "--overrides", value, expected })
+}
+
 fn level(value: String) -> Result<Level, UsageError> {
     let expected = "error, warn, info or debug";
     value.parse().map_err(|()| UsageError::BadValue { option: "--log-level", value, expected })
@@ -206,7 +218,7 @@ mod tests {
 
     #[test]
     fn complete_command_line_sets_every_option() {
-        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=0.0.0.0:2 --await 500ms --log-level debug --listen-unix /s/x --cors-origin http://localhost:3000 --cors-origin *";
+        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=0.0.0.0:2 --await 500ms --log-level debug --listen-unix /s/x --cors-origin http://localhost:3000 --cors-origin * --overrides {\"a\":{\"enabled\":true}}";
         let Ok(Command::Serve(options)) = read(line) else { panic!("{:?}", read(line)) };
         assert_eq!(options.snapshots, PathBuf::from("/s"));
         assert_eq!(options.environments, ["a", "b"]);
@@ -215,6 +227,7 @@ mod tests {
         assert_eq!(options.cors_origins, ["http://localhost:3000", "*"]);
         assert_eq!(options.admin.to_string(), "0.0.0.0:2");
         assert_eq!(options.startup_timeout, Duration::from_millis(500));
+        assert_eq!(options.overrides, [PodOverride { flag: "a".to_owned(), enabled: Some(true), value: None }]);
         assert_eq!(options.level, Level::Debug);
     }
 
@@ -241,6 +254,7 @@ mod tests {
             ("--snapshots x --await 10", "such as 10s"),
             ("--snapshots x --await 10s1m", "such as 10s"),
             ("--snapshots x --log-level loud", "error, warn, info or debug"),
+            ("--snapshots x --overrides {\"a\":1}", "such as {\"banner\": {\"enabled\": true"),
             ("--snapshots x --cors-origin http://localhost:3000/", "without a slash at its end"),
             ("--snapshots x --cors-origin localhost", "such as http://localhost:3000"),
             ("--snapshots x --environment ../y", "the name of a FeatureEnvironment"),

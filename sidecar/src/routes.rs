@@ -1,5 +1,7 @@
 //! Parses the path and the query of a request.
 
+use std::fmt::Write as _;
+
 /// Endpoint of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
@@ -108,6 +110,19 @@ pub(crate) fn decode<'s>(text: &'s str, plus_is_space: bool, scratch: &'s mut St
     scratch
 }
 
+/// Returns a name with percent escapes for all bytes but letters, digits and `-._~`.
+pub(crate) fn encode(name: &str) -> String {
+    name.bytes().fold(String::with_capacity(name.len()), |mut text, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+        text
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,5 +169,6 @@ mod tests {
         assert_eq!(get("feature=%ff"), Some("\u{fffd}".to_owned()));
         assert_eq!(parameter(None, "feature", &mut String::new()), None);
         assert_eq!(decode("a+b%2B", false, &mut String::new()), "a+b+");
+        assert_eq!(encode("a-b_c.d~ ,\u{f6}\n"), "a-b_c.d~%20%2C%C3%B6%0A");
     }
 }

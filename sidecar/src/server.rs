@@ -104,7 +104,13 @@ impl Server {
         let admin = listen("--admin", options.admin)?;
         let bind = |path: &PathBuf| Socket::bind(path).map_err(|cause| Failure::Socket { path: path.clone(), cause });
         let socket = options.listen_unix.as_ref().map(bind).transpose()?;
-        let state = Arc::new(State::new(names, options.startup_timeout, Cors::new(&options.cors_origins)));
+        let mut state = State::new(names, options.startup_timeout, Cors::new(&options.cors_origins));
+        state.override_flags(&options.overrides);
+        if !options.overrides.is_empty() {
+            let flags: Vec<&str> = options.overrides.iter().map(|own| own.flag.as_str()).collect();
+            log::warning!("this process overrides flags, for tests: {flags:?}");
+        }
+        let state = Arc::new(state);
         let mut follower = Follower::new(Arc::clone(&state), &options.snapshots);
         follower.check();
         follow::spawn(follower).map_err(|cause| Failure::System { step: "start a thread", cause })?;

@@ -3,6 +3,7 @@
 pub(crate) mod evaluation;
 pub(crate) mod outcome;
 pub(crate) mod owners;
+pub(crate) mod pod_overrides;
 pub(crate) mod resolution;
 mod resolver;
 pub(crate) mod splits;

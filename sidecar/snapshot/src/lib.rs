@@ -527,6 +527,7 @@ mod write;
 
 pub use budget::{Budget, MAX_STEPS};
 pub use context::TraitValue;
+pub use evaluate::pod_overrides::PodOverride;
 pub use evaluate::resolution::MAX_CHAIN;
 pub use evaluate::visibility::Role;
 pub use format::document::Document;

@@ -13,6 +13,7 @@ use crate::context::EvaluationContext;
 use crate::evaluate::{
     Decisions,
     evaluation::{Evaluation, IdentityOverride},
+    pod_overrides::{PodOverride, PodOverrides},
 };
 use crate::format::revision::Revision;
 use crate::format::{
@@ -48,6 +49,8 @@ pub struct Snapshot<B> {
     shards: Shards<B>,
     fingerprint: Fingerprint,
     revision: Revision,
+    /// Pod overrides. `None` if no flag is overridden, as in nearly all pods.
+    pod_overrides: Option<Box<PodOverrides>>,
 }
 
 impl<B: AsRef<[u8]>> Snapshot<B> {
@@ -63,6 +66,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             shards: Shards::none(),
             fingerprint: header.fingerprint,
             revision: header.revision,
+            pod_overrides: None,
         })
     }
 
@@ -99,6 +103,19 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// The bytes are not an overrides file of this environment. The snapshot does not change.
     pub fn attach(&mut self, overrides: B) -> Result<(), ReadError> {
         self.shards.attach(overrides, self.fingerprint)
+    }
+
+    /// Overrides flags in all answers to requests. The prepared answers ([`Snapshot::flags`], [`Snapshot::flag`],
+    /// [`Snapshot::first_flag`]), the document and explanations have no pod overrides, and neither have conditions that
+    /// read flags.
+    pub fn override_flags(&mut self, overrides: &[PodOverride]) {
+        let overrides = PodOverrides::of(&self.view(), overrides);
+        self.pod_overrides = (!overrides.is_empty()).then(|| Box::new(overrides));
+    }
+
+    /// Returns the names of the flags that pod overrides replace.
+    pub fn overridden_flags(&self) -> impl Iterator<Item = &str> {
+        self.pod_overrides.iter().flat_map(|overrides| overrides.flags())
     }
 
     /// Number of overrides files that the core states. `None` if the core has all overrides, or if its writer's version
@@ -201,6 +218,11 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         self.view().feature_named(name.as_bytes(), budget)
     }
 
+    /// Returns the number of the feature with this name in any case. One with exactly this name precedes the others.
+    pub fn feature_number_in_any_case(&self, name: &str) -> Option<u32> {
+        self.feature_number(name, &Budget::default()).or_else(|| self.view().feature_named_in_any_case(name))
+    }
+
     /// Returns the name of the feature with this number.
     pub fn feature_name(&self, feature: u32) -> Option<&str> {
         let view = self.view();
@@ -252,7 +274,10 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// Appends the JSON array of all flags for the request, like Flagsmith's edge proxy. Returns a digest of the flags,
     /// which is equal for equal flags in every revision and in both dialects.
     pub fn write_flags(&self, request: &mut RequestState, role: Role, out: &mut Vec<u8>) -> u64 {
-        flagsmith::write_array(&self.decide(request), role, out)
+        match &self.pod_overrides {
+            None => flagsmith::write_array(&self.decide(request), role, out),
+            Some(overrides) => flagsmith::write_overridden_array(&self.decide(request), overrides, role, out),
+        }
     }
 
     /// Appends one flag for the request, like Flagsmith's API. Returns its digest, or `None` if the role sees no flag of
@@ -261,7 +286,10 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let feature = self.view().feature_named(name.as_bytes(), &request.budget)?;
         let RequestState { context, budget, matching, deciding } = request;
         let evaluation = self.start(context, budget);
-        let outcome = evaluation.decide_one(context, matching, deciding, feature);
+        let mut outcome = evaluation.decide_one(context, matching, deciding, feature);
+        if let Some(own) = self.pod_overrides.as_ref().and_then(|overrides| overrides.get(feature)) {
+            outcome = outcome.map(|outcome| outcome.overridden(own));
+        }
         let start = out.len();
         let digest = flagsmith::write_item(evaluation.view(), outcome, role, out);
         (out.len() > start).then_some(digest)
@@ -274,13 +302,16 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let RequestState { context, budget, matching, deciding } = request;
         let evaluation = self.start(context, budget);
         let outcome = evaluation.decide_one(context, matching, deciding, feature);
-        ofrep::write_flag(&evaluation, feature, outcome, role, out)
+        ofrep::write_flag(&evaluation, feature, outcome, self.pod_overrides.as_deref(), role, out)
     }
 
     /// Appends all flags for the request as OFREP, separated by commas. Returns the same digest as
     /// [`Snapshot::write_flags`].
     pub fn write_ofrep_flags(&self, request: &mut RequestState, role: Role, out: &mut Vec<u8>) -> u64 {
-        ofrep::write_flags(&self.decide(request), role, out)
+        match &self.pod_overrides {
+            None => ofrep::write_flags(&self.decide(request), role, out),
+            Some(overrides) => ofrep::write_overridden_flags(&self.decide(request), overrides, role, out),
+        }
     }
 
     /// Returns the work that the request's last evaluation left undecided, if its budget was exhausted

@@ -16,6 +16,11 @@ use crate::http::assignment::Assignment;
 use crate::http::body::{Body, Buffer};
 use crate::routes::{Route, parameter};
 
+const TOO_LONG: Answer = Answer::constant(
+    StatusCode::INTERNAL_SERVER_ERROR,
+    "{\"detail\":\"the flags have more than 16777216 bytes: shorten their values, or leave features out with spec.prune.features of the FeatureEnvironment\"}",
+);
+
 /// Answers by Flagsmith's rules for keys: a request must have one.
 pub(super) fn with_key(
     state: &State,
@@ -29,7 +34,7 @@ pub(super) fn with_key(
     let Some(key) = header(parts, &ENVIRONMENT_KEY) else { return NO_KEY };
     match state.access(key) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
-            Some(loaded) => answer(environment, loaded, role),
+            Some(loaded) => answer(environment, loaded, role).overridden(loaded.overridden.as_ref()),
             None => not_loaded(),
         },
         refused => match (std::str::from_utf8(key), refused) {
@@ -69,9 +74,12 @@ fn not_loaded() -> Answer {
     )
 }
 
-pub(super) fn flags(loaded: &Loaded, role: Role, parts: &Parts) -> Answer {
+pub(super) fn flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &Parts) -> Answer {
     let mut decoded = String::new();
     let feature = parameter(parts.uri.query(), "feature", &mut decoded);
+    if loaded.overridden.is_some() {
+        return overridden_flags(environment, loaded, role, feature);
+    }
     let part = match feature {
         None => Some(loaded.snapshot.flags(role)),
         // Flagsmith's API filters nothing by an empty name, and answers with the first flag.
@@ -80,6 +88,29 @@ pub(super) fn flags(loaded: &Loaded, role: Role, parts: &Parts) -> Answer {
     };
     let Some(part) = part else { return no_such_feature(feature.unwrap_or_default()) };
     Answer::new(StatusCode::OK, ContentType::Json, Body::part(&loaded.core, part))
+}
+
+/// Answers without an identity where flags are overridden: the prepared answer is that of the environment.
+#[cold]
+fn overridden_flags(environment: &Environment, loaded: &Loaded, role: Role, feature: Option<&str>) -> Answer {
+    let (mut buffer, snapshot) = (Buffer::take(), &loaded.snapshot);
+    let is_found = with_scratch(&[], |scratch| {
+        let (request, out) = (&mut scratch.request, buffer.bytes());
+        request.clear();
+        let write = |number| snapshot.write_flag(request, role, snapshot.feature_name(number)?, out);
+        let digest = match feature {
+            Some("") => (0..snapshot.features() as u32).find_map(write),
+            Some(feature) => snapshot.feature_number_in_any_case(feature).and_then(write),
+            None => Some(snapshot.write_flags(request, role, out)),
+        };
+        report(environment, loaded, scratch);
+        digest.is_some()
+    });
+    match is_found {
+        true if buffer.as_ref().len() > MAX_ANSWER => TOO_LONG,
+        true => Answer::built(StatusCode::OK, buffer),
+        false => no_such_feature(feature.unwrap_or_default()),
+    }
 }
 
 fn no_such_feature(name: &str) -> Answer {
@@ -141,10 +172,6 @@ pub(super) fn identity_in_body(
 
 /// Answers with the flags and their assignment key, or with the key alone.
 fn assigned(route: Route<'_>, assignment: Assignment, mut flags: Buffer) -> Answer {
-    const TOO_LONG: Answer = Answer::constant(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "{\"detail\":\"the flags have more than 16777216 bytes: shorten their values, or leave features out with spec.prune.features of the FeatureEnvironment\"}",
-    );
     if flags.as_ref().len() > MAX_ANSWER {
         return TOO_LONG;
     }

@@ -28,7 +28,7 @@ pub(super) fn with_key(
     let key = key(parts, &API_KEY).or_else(|| key(parts, &ENVIRONMENT_KEY));
     match key.map_or_else(|| state.access_without_key(), |key| state.access(key)) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
-            Some(loaded) => answer(environment, loaded, role),
+            Some(loaded) => answer(environment, loaded, role).overridden(loaded.overridden.as_ref()),
             None => not_loaded(flag),
         },
         Access::NotLoaded => not_loaded(flag),

@@ -17,7 +17,7 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
     match route {
         Route::Flags if read => flagsmith::with_key(state, parts, |environment, loaded, role| {
             environment.evaluations.count(EvaluationKind::Flags);
-            flagsmith::flags(loaded, role, parts)
+            flagsmith::flags(environment, loaded, role, parts)
         }),
         Route::Identities | Route::Assignment if read => {
             flagsmith::with_key(state, parts, |environment, loaded, role| {

@@ -127,7 +127,8 @@ impl FollowedVolume {
             self.settled = volume.is_immutable();
             let read = load(&volume, environment.loaded.load().as_deref(), &self.overrides);
             match read {
-                Ok(Some(read)) => {
+                Ok(Some(mut read)) => {
+                    environment.override_flags(&mut read.loaded);
                     self.settled |= read.refused.is_empty() && read.incomplete.is_none();
                     self.settled &= !matches!(read.incomplete, Some((Reload::Unreadable, _)));
                     let taken = self.adopt(environment, read, seen_before, began.elapsed());

@@ -94,7 +94,8 @@ pub(super) fn load(
         && document.is_some() == snapshot.serves_document();
     let in_place = volume.is_immutable();
     let state = state.finish();
-    let loaded = Loaded { snapshot, core, state, since, document, complete, in_place, sizes, generation };
+    let loaded =
+        Loaded { snapshot, core, state, since, document, complete, in_place, sizes, overridden: None, generation };
     Ok(Some(Read { loaded, overrides, refused, incomplete: other_core }))
 }
 

@@ -1,13 +1,14 @@
 //! Environments, the data that each serves at the moment, and access to them by key.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
-use remora_snapshot::{Role, Snapshot};
+use http::HeaderValue;
+use remora_snapshot::{PodOverride, Role, Snapshot};
 use tokio::sync::watch;
 
 use super::document::{Document, InflateSlots};
@@ -20,6 +21,7 @@ use crate::counters::requests::{Evaluations, Requests};
 use crate::counters::uses::{Generation, Uses};
 use crate::http::budget::InFlight;
 use crate::http::cors::Cors;
+use crate::routes;
 use crate::volume::Region;
 
 /// A snapshot that is served, and its files.
@@ -41,8 +43,35 @@ pub(crate) struct Loaded {
     pub(crate) in_place: bool,
     /// Sizes in bytes of the core, of all overrides files, and of the document's files.
     pub(crate) sizes: [usize; 3],
+    /// Value of the header that names the overridden flags. `None` if the environment has none.
+    pub(crate) overridden: Option<HeaderValue>,
     /// Generation of the snapshot, which says to which numbers of features the counted uses belong.
     pub(crate) generation: Generation,
+}
+
+impl Loaded {
+    /// Largest length in bytes of the list of overridden flags. Further names are left out, and `...` follows.
+    const MAX_OVERRIDDEN: usize = 1000;
+
+    fn override_flags(&mut self, overrides: &[PodOverride]) {
+        self.snapshot.override_flags(overrides);
+        // Entity tags follow from the state, and clients may keep answers of an earlier process of the pod.
+        let mut state = DefaultHasher::new();
+        (self.state, overrides).hash(&mut state);
+        self.state = state.finish();
+        let mut list = String::new();
+        for flag in self.snapshot.overridden_flags() {
+            let name = routes::encode(flag);
+            if list.len() + name.len() > Self::MAX_OVERRIDDEN {
+                list.push_str("...,");
+                break;
+            }
+            list.push_str(&name);
+            list.push(',');
+        }
+        list.pop();
+        self.overridden = HeaderValue::try_from(list).ok().filter(|list| !list.is_empty());
+    }
 }
 
 /// The revision that the volume's marker file announces, compared with the one that is served.
@@ -63,6 +92,8 @@ pub(crate) struct Environment {
     pub(crate) evaluations: Evaluations,
     pub(crate) overruns: Overruns,
     pub(crate) uses: Uses,
+    /// Flags that this process answers with another state or value.
+    overrides: Arc<[PodOverride]>,
 }
 
 impl Environment {
@@ -77,6 +108,14 @@ impl Environment {
             evaluations: Evaluations::default(),
             overruns: Overruns::default(),
             uses: Uses::default(),
+            overrides: Arc::default(),
+        }
+    }
+
+    /// Overrides flags of a snapshot that is not served yet.
+    pub(crate) fn override_flags(&self, loaded: &mut Loaded) {
+        if !self.overrides.is_empty() {
+            loaded.override_flags(&self.overrides);
         }
     }
 
@@ -147,6 +186,13 @@ impl State {
             startup_timeout,
             draining: AtomicBool::new(false),
             health: ArcSwapOption::empty(),
+        }
+    }
+
+    /// Overrides flags of all environments, in snapshots that are loaded from now on.
+    pub(crate) fn override_flags(&mut self, overrides: &[PodOverride]) {
+        for environment in &mut self.environments {
+            environment.overrides = overrides.into();
         }
     }
 

@@ -99,6 +99,15 @@ impl Answer {
         self
     }
 
+    /// Names the flags that this process overrides, if there are any.
+    pub(crate) fn overridden(self, flags: Option<&HeaderValue>) -> Answer {
+        const HEADER: HeaderName = HeaderName::from_static("x-remora-overrides");
+        match flags {
+            None => self,
+            Some(flags) => self.with(HEADER, flags.clone()),
+        }
+    }
+
     /// Sets the assignment key of the flags in the body.
     pub(crate) fn assigned(mut self, assignment: Assignment) -> Answer {
         self.assignment = Some(assignment);

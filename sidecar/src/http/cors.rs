@@ -57,7 +57,10 @@ impl Grant {
         headers.append(VARY, HeaderValue::from_static("Origin"));
         match self.preflight {
             None => {
-                headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("ETag, X-Remora-Assignment"));
+                headers.insert(
+                    ACCESS_CONTROL_EXPOSE_HEADERS,
+                    HeaderValue::from_static("ETag, X-Remora-Assignment, X-Remora-Overrides"),
+                );
             }
             Some(asked) => {
                 headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST"));

@@ -2,6 +2,7 @@
 
 use super::{
     evaluation::{Evaluation, IdentityOverride, Winner},
+    pod_overrides::PodOverride,
     resolution::Resolution,
     splits::{Bucket, SplitPlaces, bucket},
     visibility::{Role, Visibility},
@@ -96,6 +97,21 @@ impl<'a> Outcome<'a> {
             }
         }
         Some(outcome)
+    }
+
+    /// Replaces state and value by those of a pod override. The flag is no part of an experiment then.
+    #[cold]
+    pub(crate) fn overridden(mut self, by: &'a PodOverride) -> Self {
+        self.enabled = by.enabled.unwrap_or(self.enabled);
+        if let Some(value) = &by.value {
+            self.value = value.as_bytes();
+            self.split = Bucket::None;
+            self.unsplit = false;
+        }
+        self.cyclic = false;
+        self.has_experiment = false;
+        self.digest = digest_of(self.feature.id, self.enabled, self.value);
+        self
     }
 
     /// Returns an upper bound for the length in bytes of any text that a condition can read from the result.

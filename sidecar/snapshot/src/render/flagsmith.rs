@@ -5,6 +5,7 @@ use crate::evaluate::{
     Decisions,
     outcome::Outcome,
     owners::Owner,
+    pod_overrides::PodOverrides,
     visibility::{Role, Visibility},
 };
 use crate::format::{
@@ -49,6 +50,34 @@ pub(crate) fn write_array(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u
         array.copy(view, &defaults.objects(from, features));
     }
     array.close()
+}
+
+/// Appends the same array with pod overrides. Joins each object from its pieces.
+#[cold]
+pub(crate) fn write_overridden_array(
+    decisions: &Decisions<'_>,
+    overrides: &PodOverrides,
+    role: Role,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let view = decisions.view();
+    let mut digest = 0_u64;
+    out.push(b'[');
+    for feature in 0..view.features().len() as u32 {
+        let Some(mut outcome) = decisions.outcome(feature) else { continue };
+        if let Some(own) = overrides.get(feature) {
+            outcome = outcome.overridden(own);
+        }
+        if out.len() <= MAX_ANSWER && outcome.is_visible(view, role) {
+            digest = digest.wrapping_add(outcome.digest);
+            write_object(view, &outcome, out);
+        }
+    }
+    if out.ends_with(b",") {
+        out.pop();
+    }
+    out.push(b']');
+    digest
 }
 
 /// Appends one flag object and returns its digest. Appends nothing and returns zero if the role does not see the

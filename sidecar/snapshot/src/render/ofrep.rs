@@ -10,7 +10,9 @@ mod object;
 
 use super::flagsmith::MAX_ANSWER;
 use crate::budget::Undecided;
-use crate::evaluate::{Decisions, evaluation::Evaluation, outcome::Outcome, visibility::Role};
+use crate::evaluate::{
+    Decisions, evaluation::Evaluation, outcome::Outcome, pod_overrides::PodOverrides, visibility::Role,
+};
 use crate::format::layout::{OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS};
 
 /// Result of a request for one flag.
@@ -28,19 +30,25 @@ pub enum OfrepFlag {
 }
 
 /// Appends the flag of the feature with this number, if it can be returned.
-pub(crate) fn write_flag(
-    evaluation: &Evaluation<'_>,
+pub(crate) fn write_flag<'a>(
+    evaluation: &Evaluation<'a>,
     feature: u32,
-    outcome: Option<Outcome<'_>>,
+    outcome: Option<Outcome<'a>>,
+    overrides: Option<&'a PodOverrides>,
     role: Role,
     out: &mut Vec<u8>,
 ) -> OfrepFlag {
+    let own = overrides.and_then(|overrides| overrides.get(feature));
+    let outcome = match own {
+        None => outcome,
+        Some(own) => outcome.map(|outcome| outcome.overridden(own)),
+    };
     match outcome {
         Some(outcome) if outcome.is_visible(evaluation.view(), role) => {
             if outcome.needs_identity() {
                 return OfrepFlag::NeedsTargetingKey;
             }
-            write(evaluation, &outcome, out);
+            write(evaluation, &outcome, own.is_some(), out);
             OfrepFlag::Written { feature }
         }
         _ => OfrepFlag::Unknown,
@@ -49,6 +57,31 @@ pub(crate) fn write_flag(
 
 /// Appends all flags that the role sees, separated by commas, and returns the sum of their digests.
 pub(crate) fn write_flags(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u8>) -> u64 {
+    write_all(decisions, role, out, |_, outcome| (outcome, false))
+}
+
+/// Appends the same flags with pod overrides.
+#[cold]
+pub(crate) fn write_overridden_flags<'a>(
+    decisions: &Decisions<'a>,
+    overrides: &'a PodOverrides,
+    role: Role,
+    out: &mut Vec<u8>,
+) -> u64 {
+    write_all(decisions, role, out, |feature, outcome| match overrides.get(feature) {
+        Some(own) => (outcome.overridden(own), true),
+        None => (outcome, false),
+    })
+}
+
+/// Appends what `replace` returns of each outcome: another outcome, and if it is a pod override.
+#[inline(always)]
+fn write_all<'a>(
+    decisions: &Decisions<'a>,
+    role: Role,
+    out: &mut Vec<u8>,
+    replace: impl Fn(u32, Outcome<'a>) -> (Outcome<'a>, bool),
+) -> u64 {
     let view = decisions.view();
     let mut first = true;
     let mut digest = 0_u64;
@@ -56,11 +89,14 @@ pub(crate) fn write_flags(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u
         if out.len() > MAX_ANSWER {
             break;
         }
-        if let Some(outcome) = decisions.outcome(feature).filter(|outcome| outcome.is_visible(view, role)) {
+        let Some((outcome, is_overridden)) = decisions.outcome(feature).map(|outcome| replace(feature, outcome)) else {
+            continue;
+        };
+        if outcome.is_visible(view, role) {
             if !std::mem::take(&mut first) {
                 out.push(b',');
             }
-            write(&decisions.evaluation, &outcome, out);
+            write(&decisions.evaluation, &outcome, is_overridden, out);
             digest = digest.wrapping_add(outcome.digest);
         }
     }
@@ -76,7 +112,8 @@ fn is_affordable(evaluation: &Evaluation<'_>, value: &[u8]) -> bool {
     affordable
 }
 
-fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) {
+#[inline(always)]
+fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, is_overridden: bool, out: &mut Vec<u8>) {
     let view = evaluation.view();
     let enabled: &[u8] = if outcome.enabled { b"true" } else { b"false" };
     out.extend_from_slice(view.bytes(outcome.feature.ofrep_head));
@@ -94,11 +131,15 @@ fn write(evaluation: &Evaluation<'_>, outcome: &Outcome<'_>, out: &mut Vec<u8>) 
         }
     }
     out.extend_from_slice(b",\"reason\":\"");
-    out.extend_from_slice(outcome.openfeature_reason().as_bytes());
+    let reason = if is_overridden && outcome.enabled { "TARGETING_MATCH" } else { outcome.openfeature_reason() };
+    out.extend_from_slice(reason.as_bytes());
     out.push(b'"');
     out.extend_from_slice(b",\"variant\":");
     out.extend_from_slice(outcome.variant_json().unwrap_or(b"\"\""));
     out.extend_from_slice(view.bytes(outcome.feature.ofrep_tail));
     out.extend_from_slice(enabled);
+    if is_overridden {
+        out.extend_from_slice(br#","overriddenBy":"pod""#);
+    }
     out.extend_from_slice(b"}}");
 }

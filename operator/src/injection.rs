@@ -7,7 +7,7 @@
 //!
 //! | modules | what they do |
 //! |---|---|
-//! | `annotations`, `quantity`, `startup_timeout` | parse the options of a pod and of its namespace |
+//! | `annotations`, `quantity`, `startup_timeout`, `overrides` | parse the options of a pod and of its namespace |
 //! | `pod`, `decide`, `layout`, `resources`, `plan`, `patch` | decide, plan and patch, in this order |
 //! | `admission_policy` | generates the same decision and plan as CEL, for clusters without the webhook |
 //! | [`webhook`], [`metrics`] | answers admission requests with the decision and the patch |
@@ -33,6 +33,7 @@ mod config;
 mod decide;
 mod layout;
 pub mod metrics;
+pub(crate) mod overrides;
 mod patch;
 mod plan;
 mod pod;

@@ -214,6 +214,15 @@ async fn pods_are_asked_through_the_api_server() {
     assert_eq!((code, &json["pods"][0]["state"], &json["pods"][1]["state"]), (1, &json!("current"), &json!("behind")));
     world.put(PODS, list(&[pod("web-1", &running)]));
     assert_eq!(world.ask(&["pods", "storefront"]).await.unwrap().0, 0);
+    let mut testing = pod("web-1", &running);
+    testing["spec"]["initContainers"][0]["args"] =
+        json!(["--await", "10s", "--overrides", r#"{"dark mode":{"enabled":true},"banner":{"value":"x"}}"#]);
+    world.put(PODS, list(&[testing]));
+    let (code, text) = world.ask(&["pods", "storefront"]).await.unwrap();
+    assert!(code == 0 && text.contains("\nweb-1: overrides flags: banner, dark mode\n"), "{text}");
+    let (_, json) = world.ask(&["pods", "storefront", "-o", "json"]).await.unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["pods"][0]["overrides"], json!(["banner", "dark mode"]));
     world.refuse(&format!("{PODS}/web-1:4778/proxy/metrics"));
     let (code, text) = world.ask(&["pods", "storefront"]).await.unwrap();
     assert!(code == 3 && text.contains("missing right: get pods/proxy in namespace shop"), "{text}");

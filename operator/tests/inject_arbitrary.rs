@@ -128,6 +128,7 @@ fn annotations() -> impl Strategy<Value = Value> {
                 "log-level",
                 "unix-socket",
                 "env",
+                "overrides",
                 "x"
             ][..]
         )
@@ -139,6 +140,7 @@ fn annotations() -> impl Strategy<Value = Value> {
             &["4777", "8080", "10m", "0.5", "64Mi", "4Mi", "2m", "500ms", "debug", "none", "true", "OFREP_ENDPOINT"][..]
         )
         .prop_map(str::to_owned),
+        1 => Just(r#"{"a": {"value": "$(b)"}}"#.to_owned()),
         1 => ".{0,80}",
     ];
     (inject, proptest::collection::vec((key, value), 0..3)).prop_map(|(inject, others)| {
@@ -173,9 +175,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
     #[test]
-    fn patch_of_arbitrary_pod_applies_once_or_is_empty(pod in pod(), defaults in annotations(), dry_run in any::<bool>()) {
+    fn patch_of_arbitrary_pod_applies_once_or_is_empty(pod in pod(), defaults in annotations(), dry_run in any::<bool>(), allows_overrides in any::<bool>()) {
         let defaults = serde_json::from_value(defaults).unwrap();
-        let context = PodContext { defaults: Some(&defaults), dry_run, ..PodContext::new("shop") };
+        let context = PodContext { defaults: Some(&defaults), dry_run, allows_overrides, ..PodContext::new("shop") };
         let lacks = missing_sidecar(&pod, &context, "remora-system").is_some();
         match decide(&pod, &context, &config()) {
             Decision::Skip(_) => {}

@@ -40,6 +40,20 @@ fn api_server() -> Client {
                     "metadata": {"name": "quiet", "annotations": {"remora.dev/log-level": "error", "remora.dev/port": "x"}},
                 }),
             ),
+            "preview" => (
+                200,
+                json!({
+                    "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                    "metadata": {"name": "preview", "labels": {"remora.dev/allow-overrides": "true", "team": "x"}},
+                }),
+            ),
+            "denied" => (
+                200,
+                json!({
+                    "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                    "metadata": {"name": "denied", "labels": {"remora.dev/allow-overrides": "false"}},
+                }),
+            ),
             "broken" => (500, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500})),
             _ => (
                 404,
@@ -381,4 +395,47 @@ async fn concurrent_requests_are_all_answered() {
     for done in asked.collect::<Vec<_>>() {
         done.await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn pod_overrides_flags_only_where_its_namespace_allows_it() {
+    let bench = bench();
+    let asked = |namespace: &str, overrides: &str| {
+        let mut pod = pod("storefront");
+        pod["metadata"]["annotations"]["remora.dev/overrides"] = json!(overrides);
+        let mut review = review(&pod);
+        review["request"]["namespace"] = json!(namespace);
+        review
+    };
+    let valid = r#"{"banner": {"enabled": true, "value": "$(x)"}}"#;
+    let allowed = bench.review(&asked("preview", valid)).await;
+    assert_eq!(allowed["allowed"], true, "{allowed}");
+    let patch = BASE64.decode(allowed["patch"].as_str().unwrap()).unwrap();
+    let patch: Vec<Value> = serde_json::from_slice(&patch).unwrap();
+    let arguments = patch.iter().find_map(|operation| {
+        operation["value"]["args"].as_array().or_else(|| operation["value"][0]["args"].as_array())
+    });
+    let arguments: Vec<&str> = arguments.unwrap().iter().map(|argument| argument.as_str().unwrap()).collect();
+    let expected = ["--overrides", r#"{"banner":{"enabled":true,"value":"\u0024(x)"}}"#];
+    assert!(arguments.windows(2).any(|pair| pair == expected), "{arguments:?}");
+
+    for namespace in ["shop", "quiet", "denied", "broken"] {
+        let mut review = asked(namespace, valid);
+        // The namespace's own default of the port is not valid.
+        review["request"]["object"]["metadata"]["annotations"]["remora.dev/port"] = json!("5000");
+        let refused = bench.review(&review).await;
+        let message = refused["status"]["message"].as_str().unwrap_or_default();
+        let remedy = "set label remora.dev/allow-overrides: \"true\" on the namespace";
+        assert!(refused["allowed"] == false && message.contains(remedy), "{namespace}: {refused}");
+        assert!(message.contains(&format!("namespace \"{namespace}\" does not allow")), "{message}");
+        assert_eq!(message.ends_with("so create the pod again first"), namespace == "broken", "{message}");
+    }
+    let wrong = bench.review(&asked("preview", r#"{"banner": true}"#)).await;
+    let message = wrong["status"]["message"].as_str().unwrap_or_default();
+    assert!(wrong["allowed"] == false && message.contains(r#"such as {"banner": {"enabled": true"#), "{wrong}");
+    let metrics = bench.metrics();
+    assert!(
+        metrics.contains(r#"remora_webhook_requests_total{decision="denied",reason="overrides_not_allowed"} 4"#),
+        "{metrics}"
+    );
 }

@@ -33,6 +33,8 @@
   expression: variables.annotations[?'remora.dev/env'].or(variables.defaults[?'remora.dev/env'])
 - name: socketOption
   expression: variables.annotations[?'remora.dev/unix-socket'].or(variables.defaults[?'remora.dev/unix-socket'])
+- name: overridesOption
+  expression: variables.annotations[?'remora.dev/overrides'].or(variables.defaults[?'remora.dev/overrides'])
 - name: cpuRequestValid
   expression: |-
     variables.cpuRequestOption.optMap(text, text.matches('^[0-9]{1,15}(([.][0-9]{1,3})?()|m)$') && quantity(text).compareTo(quantity('1m')) >= 0
@@ -87,7 +89,8 @@
       {'key': dyn('remora.dev/await'), 'value': dyn(variables.awaitOption.orValue('')), 'valid': dyn(variables.awaitOption.optMap(text, text != '' && text.matches('^([0-9]{1,7}h)?([0-9]{1,7}m)?([0-9]{1,7}s)?([0-9]{1,7}ms)?$') && variables.awaitMillis <= 3600000).orValue(true)), 'expected': dyn('a duration up to an hour, such as 10s, 500ms or 1m30s; 0s does not wait')},
       {'key': dyn('remora.dev/log-level'), 'value': dyn(variables.logLevelOption.orValue('')), 'valid': dyn(variables.logLevelOption.optMap(text, text in ['error', 'warn', 'info', 'debug']).orValue(true)), 'expected': dyn('one of error, warn, info, debug')},
       {'key': dyn('remora.dev/env'), 'value': dyn(variables.envOption.orValue('')), 'valid': dyn(variables.chosenVariables.all(name, name in ['OFREP_ENDPOINT', 'FLAGSMITH_API_URL'])), 'expected': dyn('none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL')},
-      {'key': dyn('remora.dev/unix-socket'), 'value': dyn(variables.socketOption.orValue('')), 'valid': dyn(variables.socketOption.optMap(text, text in ['true', 'false']).orValue(true)), 'expected': dyn('true or false; the socket is /var/run/remora-socket/remora.sock in every container')}
+      {'key': dyn('remora.dev/unix-socket'), 'value': dyn(variables.socketOption.orValue('')), 'valid': dyn(variables.socketOption.optMap(text, text in ['true', 'false']).orValue(true)), 'expected': dyn('true or false; the socket is /var/run/remora-socket/remora.sock in every container')},
+      {'key': dyn('remora.dev/overrides'), 'value': dyn(variables.overridesOption.orValue('')), 'valid': dyn(!variables.overridesOption.hasValue()), 'expected': dyn('left out where an admission policy injects the sidecar, because a policy reads no JSON: remove it, or set the chart\'s injection.by to Webhook')}
     ]
 - name: invalid
   expression: |-
@@ -182,7 +185,7 @@
     {?'requests': optional.ofNonZeroValue({?'cpu': optional.ofNonZeroValue(variables.cpuRequest), ?'memory': optional.ofNonZeroValue(variables.memoryRequest)}),
       ?'limits': optional.ofNonZeroValue({?'cpu': optional.ofNonZeroValue(variables.cpuLimit), ?'memory': optional.ofNonZeroValue(variables.memoryLimit)})}
 - name: unknownAnnotations
-  expression: variables.annotations.filter(key, key.startsWith('remora.dev/') && !(key in ['remora.dev/inject', 'remora.dev/port', 'remora.dev/cpu-request', 'remora.dev/memory-request', 'remora.dev/cpu-limit', 'remora.dev/memory-limit', 'remora.dev/await', 'remora.dev/log-level', 'remora.dev/unix-socket', 'remora.dev/env', 'remora.dev/injected']) && !key.startsWith('remora.dev/revision'))
+  expression: variables.annotations.filter(key, key.startsWith('remora.dev/') && !(key in ['remora.dev/inject', 'remora.dev/port', 'remora.dev/cpu-request', 'remora.dev/memory-request', 'remora.dev/cpu-limit', 'remora.dev/memory-limit', 'remora.dev/await', 'remora.dev/log-level', 'remora.dev/unix-socket', 'remora.dev/env', 'remora.dev/overrides', 'remora.dev/injected']) && !key.startsWith('remora.dev/revision'))
 - name: limits
   expression: |-
     (variables.containers + variables.init.filter(container, container.?restartPolicy.orValue('') == 'Always'))

@@ -89,7 +89,7 @@ pub const DOCUMENT: [&str; 84] = [
 ];
 
 /// Words of admission reviews.
-pub const REVIEWS: [&str; 76] = [
+pub const REVIEWS: [&str; 77] = [
     "apiVersion",
     "kind",
     "request",
@@ -138,6 +138,7 @@ pub const REVIEWS: [&str; 76] = [
     "remora.dev/log-level",
     "remora.dev/unix-socket",
     "remora.dev/env",
+    "remora.dev/overrides",
     "remora.dev/sidecar",
     "storefront",
     "storefront,other",

@@ -3,7 +3,7 @@
 //! The name of a published object is a pure function of environment, format and file, so the webhook writes a pod's
 //! volumes without a request.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use remora_snapshot::files;
 
@@ -50,6 +50,9 @@ pub mod annotation {
     pub const LOG_LEVEL: &str = "remora.dev/log-level";
     /// On pods: environment variables that the application's containers get, separated by commas, or `none`.
     pub const ENV: &str = "remora.dev/env";
+    /// On pods: flags that the pod's sidecar answers with another state or value, as JSON. Only in namespaces with the
+    /// label [`super::label::ALLOW_OVERRIDES`].
+    pub const OVERRIDES: &str = "remora.dev/overrides";
     /// On injected pods: description of the injected parts as JSON, for people.
     pub const INJECTED: &str = "remora.dev/injected";
     /// On the core object: revision of the snapshot. On pods, with the suffix `.ENVIRONMENT`: the revision that the pod
@@ -89,6 +92,8 @@ pub mod sidecar {
     pub const SOCKET: &str = "/var/run/remora-socket/remora.sock";
     /// Default of the data port. The admin port is the next port.
     pub const DATA_PORT: u16 = 4777;
+    /// Option of the sidecar's program with the flags that it overrides.
+    pub const OVERRIDES_OPTION: &str = "--overrides";
     /// Name of the admin port.
     pub const ADMIN_PORT: &str = "remora-admin";
     /// Environment variable with the address of an OFREP server, which OpenFeature's providers read.
@@ -115,8 +120,15 @@ pub mod label {
     pub const ADMISSION: &str = "remora.dev/admission";
     /// Value of [`ADMISSION`].
     pub const DISABLED: &str = "disabled";
+    /// On namespaces, with the value `true`: pods of the namespace may override flags.
+    pub const ALLOW_OVERRIDES: &str = "remora.dev/allow-overrides";
     /// On Secrets, with the value `true`: the owner of the Secret allows Remora to read it.
     pub const CONSENT: &str = "remora.dev/environment-key";
+}
+
+/// True if an object's labels have this value under this key.
+pub fn has_label(labels: Option<&BTreeMap<String, String>>, key: &str, value: &str) -> bool {
+    labels.and_then(|labels| labels.get(key)).is_some_and(|found| found == value)
 }
 
 /// Major version of a snapshot format, as it appears in names and labels.

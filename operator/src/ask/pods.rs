@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ use crate::{
         FeatureEnvironment,
         names::{EnvironmentName, label, sidecar},
     },
-    injection::pods::requests,
+    injection::{overrides::Overrides, pods::requests},
 };
 
 /// Number of sidecars that are asked at one time.
@@ -50,6 +50,9 @@ struct Row {
     /// Time at which the sidecar began to serve it.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<Timestamp>,
+    /// Flags that the pod overrides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    overrides: Vec<String>,
     /// Why the pod does not serve the published revision, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -74,6 +77,8 @@ pub(super) struct Seen {
     pod: String,
     node: String,
     port: u16,
+    /// Flags that the sidecar overrides by its arguments.
+    overrides: Vec<String>,
     /// Why the sidecar does not run.
     not_running: Option<String>,
     /// Revision that the pod was notified of.
@@ -162,9 +167,9 @@ fn has_ended(pod: &Pod) -> bool {
 }
 
 fn seen(pod: &Pod, environment: &EnvironmentName) -> Seen {
-    let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-    let ports =
-        init.filter(|container| container.name == sidecar::CONTAINER).flat_map(|own| own.ports.iter().flatten());
+    let mut init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let container = init.find(|container| container.name == sidecar::CONTAINER);
+    let ports = container.iter().flat_map(|own| own.ports.iter().flatten());
     let admin = ports
         .filter(|port| port.name.as_deref() == Some(sidecar::ADMIN_PORT))
         .find_map(|port| u16::try_from(port.container_port).ok());
@@ -175,9 +180,19 @@ fn seen(pod: &Pod, environment: &EnvironmentName) -> Seen {
         pod: pod.name_any(),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_else(|| "none".to_owned()),
         port: admin.unwrap_or(sidecar::DATA_PORT + 1),
+        overrides: container.map(overrides).unwrap_or_default(),
         not_running: not_running(own),
         notified: notified.and_then(|value| value.split(' ').next()).map(str::to_owned),
     }
+}
+
+/// Names the flags that the sidecar's arguments override. The annotation may have changed since the pod was created.
+fn overrides(own: &Container) -> Vec<String> {
+    let mut arguments = own.args.iter().flatten();
+    let given = arguments.find(|argument| *argument == sidecar::OVERRIDES_OPTION).and_then(|_| arguments.next());
+    given
+        .map(|text| Overrides::parse(text).map_or(vec![text.clone()], |read| read.flags().collect()))
+        .unwrap_or_default()
 }
 
 fn not_running(own: Option<&ContainerStatus>) -> Option<String> {
@@ -214,7 +229,7 @@ fn reply(metrics: &str, environment: &str) -> Reply {
 }
 
 fn row(pod: Seen, reply: Result<Reply, Failure>, published: Option<&str>) -> Row {
-    let Seen { pod, node, not_running, notified, .. } = pod;
+    let Seen { pod, node, overrides, not_running, notified, .. } = pod;
     let (state, reply, why) = match reply {
         _ if not_running.is_some() => (State::Starting, Reply::default(), not_running),
         Err(failure) => (State::Unknown, Reply::default(), Some(unanswered(&failure))),
@@ -229,7 +244,7 @@ fn row(pod: Seen, reply: Result<Reply, Failure>, published: Option<&str>) -> Row
             (Some(_), _) => (State::Current, reply, None),
         },
     };
-    Row { pod, node, state, revision: reply.revision, since: reply.since, why }
+    Row { pod, node, state, revision: reply.revision, since: reply.since, overrides, why }
 }
 
 fn unanswered(failure: &Failure) -> String {
@@ -265,6 +280,10 @@ impl Answer for Listed {
             vec![row.pod.clone(), row.node.clone(), row.state.word().to_owned(), revision, since]
         }));
         page.table(&rows)?;
+        for row in self.pods.iter().filter(|row| !row.overrides.is_empty()) {
+            let state = (Colour::Yellow, "overrides flags");
+            page.painted_line(format!("{}: ", row.pod), state, format!(": {}", row.overrides.join(", ")))?;
+        }
         for (row, why) in self.pods.iter().filter_map(|row| Some((row, row.why.as_ref()?))) {
             let state = (row.state.colour(), row.state.word());
             page.painted_line(format!("{}: ", row.pod), state, format!(": {why}"))?;

@@ -79,7 +79,7 @@ impl Election {
                 Ok(false) => {}
                 // Another replica may have been faster: the next attempt shows it.
                 Err(error) if is_conflict(&error) => {
-                    tracing::debug!(lease = self.name, %error, "cannot take the lease")
+                    tracing::debug!(lease = self.name, %error, "cannot take the lease");
                 }
                 Err(error) => tracing::warn!(lease = self.name, %error, "cannot read or take the lease: trying again"),
             }

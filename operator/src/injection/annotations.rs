@@ -5,6 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive};
 use serde_json::{Map, Value};
 
 use super::{
+    overrides::{self, Overrides},
     quantity::{self, Grammar, Quantity},
     quote::quote,
     startup_timeout::StartupTimeout,
@@ -25,6 +26,7 @@ pub(super) struct Request {
     pub(super) log_level: &'static str,
     pub(super) variables: Vec<&'static str>,
     pub(super) socket: bool,
+    pub(super) overrides: Option<Overrides>,
 }
 
 impl Request {
@@ -58,7 +60,7 @@ type Annotations = Map<String, Value>;
 pub(super) const OPT_OUT: &str = "false";
 
 /// All annotations that have a meaning on a pod, except those with the revision prefix.
-pub(super) const KNOWN: [&str; 11] = [
+pub(super) const KNOWN: [&str; 12] = [
     annotation::INJECT,
     annotation::PORT,
     annotation::CPU_REQUEST,
@@ -69,6 +71,7 @@ pub(super) const KNOWN: [&str; 11] = [
     annotation::LOG_LEVEL,
     annotation::UNIX_SOCKET,
     annotation::ENV,
+    annotation::OVERRIDES,
     annotation::INJECTED,
 ];
 
@@ -114,6 +117,7 @@ pub(super) fn read(options: &PodOptions<'_>) -> Result<Request, Invalid> {
         log_level: options.value(annotation::LOG_LEVEL, LOG_LEVEL, log_level)?.unwrap_or("info"),
         variables: options.value(annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
         socket: options.value(annotation::UNIX_SOCKET, UNIX_SOCKET, boolean)?.unwrap_or(false),
+        overrides: options.value(annotation::OVERRIDES, overrides::GRAMMAR, Overrides::parse)?,
     })
 }
 
@@ -195,6 +199,8 @@ pub(super) const LOG_LEVEL: &str = "one of error, warn, info, debug";
 pub(super) const UNIX_SOCKET: &str =
     "true or false; the socket is /var/run/remora-socket/remora.sock in every container";
 pub(super) const ENV: &str = "none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL";
+pub(super) const NO_OVERRIDES: &str = "left out where an admission policy injects the sidecar, because a policy reads no JSON: remove it, or set \
+                            the chart's injection.by to Webhook";
 pub(super) const INJECT: &str = "names of FeatureEnvironments of the pod's namespace, separated by commas (lower case letters, \
                       digits and -, at most 40 characters each), or false";
 pub(super) const OWN_NAMESPACE: &str =

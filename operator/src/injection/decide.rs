@@ -13,7 +13,7 @@ use super::{
     pod::{Malformed, Pod, is_native_sidecar, name},
     quote::quote,
 };
-use crate::api::names::{EnvironmentName, annotation, sidecar};
+use crate::api::names::{EnvironmentName, annotation, label, sidecar};
 
 /// Context of a pod: its namespace, the layouts of the environments, and if the request is a dry run.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +26,14 @@ pub struct PodContext<'a> {
     pub layouts: Option<&'a Layouts>,
     /// True if the request is a dry run, which creates nothing.
     pub dry_run: bool,
+    /// True if the namespace has the label that lets its pods override flags.
+    pub allows_overrides: bool,
 }
 
 impl<'a> PodContext<'a> {
     /// Creates the context of a real request in a namespace without defaults or known layouts.
     pub fn new(namespace: &'a str) -> PodContext<'a> {
-        PodContext { namespace, defaults: None, layouts: None, dry_run: false }
+        PodContext { namespace, defaults: None, layouts: None, dry_run: false, allows_overrides: false }
     }
 }
 
@@ -117,6 +119,12 @@ pub enum Refusal {
         /// Name of the object, quoted.
         name: String,
     },
+    /// The pod overrides flags, and its namespace does not allow it.
+    #[error("annotation {key} overrides flags, which namespace {namespace} does not allow: remove the annotation, or set label {label}: \"true\" on the namespace if its pods are for tests", key = annotation::OVERRIDES, label = label::ALLOW_OVERRIDES)]
+    OverridesNotAllowed {
+        /// Name of the namespace, quoted.
+        namespace: String,
+    },
     /// A container declares a port that the sidecar uses.
     #[error("container {container} declares port {taken}, which the Remora sidecar listens on: set annotation {key} to another port (the sidecar serves flags there, and health and metrics on the next port)", key = annotation::PORT)]
     PortTaken {
@@ -134,6 +142,7 @@ impl Refusal {
             Refusal::InvalidAnnotation(_) => "invalid_annotation",
             Refusal::MalformedPod(_) => "malformed_pod",
             Refusal::NameTaken { .. } => "name_taken",
+            Refusal::OverridesNotAllowed { .. } => "overrides_not_allowed",
             Refusal::PortTaken { .. } => "port_taken",
         }
     }
@@ -208,6 +217,9 @@ pub(super) fn parse_request<'a>(
     }
     let options = PodOptions { pod: annotations, namespace: context.namespace, defaults: context.defaults };
     let request = annotations::read(&options)?;
+    if request.overrides.is_some() && !context.allows_overrides {
+        return Err(Refusal::OverridesNotAllowed { namespace: quote(context.namespace) });
+    }
     check_names(&parts, &request)?;
     check_ports(&parts, &request)?;
     Ok(Ok((parts, request)))

@@ -89,6 +89,9 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
     if request.socket {
         args.extend(["--listen-unix".to_owned(), sidecar::SOCKET.to_owned()]);
     }
+    if let Some(overrides) = &request.overrides {
+        args.extend([sidecar::OVERRIDES_OPTION.to_owned(), overrides.argument()]);
+    }
     for environment in &request.environments {
         args.extend(["--environment".to_owned(), environment.to_string()]);
     }

@@ -28,6 +28,7 @@ pub(super) fn define(variables: &mut Variables) {
         ("logLevel", annotation::LOG_LEVEL),
         ("env", annotation::ENV),
         ("socket", annotation::UNIX_SOCKET),
+        ("overrides", annotation::OVERRIDES),
     ] {
         let expression = format!("variables.annotations[?{key}].or(variables.defaults[?{key}])", key = text(key));
         variables.define(&format!("{name}Option"), expression);
@@ -170,6 +171,9 @@ fn checks() -> String {
     let known = format!("variables.chosenVariables.all(name, name in {})", texts(VARIABLES));
     all.push(option(annotation::ENV, "env", known, annotations::ENV));
     all.push(option(annotation::UNIX_SOCKET, "socket", one_of("socket", &["true", "false"]), annotations::UNIX_SOCKET));
+    // CEL reads no JSON.
+    let is_absent = "!variables.overridesOption.hasValue()".to_owned();
+    all.push(option(annotation::OVERRIDES, "overrides", is_absent, annotations::NO_OVERRIDES));
     format!("[\n{}\n]", all.join(",\n"))
 }
 

@@ -190,6 +190,7 @@ fn plan(spec: &Value, environments: &[&str], socket: bool, config: &Config) -> R
         log_level: LOG_LEVEL,
         variables: VARIABLES.to_vec(),
         socket,
+        overrides: None,
     };
     // The default layout, because an expression cannot look up how an environment is delivered.
     Ok(Plan::new(&pod, &request, config, |_| Layout::default(), Vec::new()))

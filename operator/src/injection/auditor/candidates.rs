@@ -15,7 +15,7 @@ use kube::{
 
 use super::{Error, Options};
 use crate::{
-    api::names::{GROUP, annotation, label},
+    api::names::{GROUP, annotation, has_label, label},
     injection::{MissingSidecar, PodContext, is_candidate, missing_sidecar, pods},
 };
 
@@ -100,8 +100,8 @@ impl Candidates {
         .await?;
         let metadata = namespace.map(|namespace| namespace.metadata).unwrap_or_default();
         // The label excludes the whole namespace from injection.
-        let admission = metadata.labels.as_ref().and_then(|labels| labels.get(label::ADMISSION));
-        if admission.is_some_and(|admission| admission == label::DISABLED) {
+        let labels = metadata.labels.as_ref();
+        if has_label(labels, label::ADMISSION, label::DISABLED) {
             return Ok(None);
         }
 
@@ -119,7 +119,11 @@ impl Candidates {
         let Some(pod) = same else {
             return Ok(None);
         };
-        let context = PodContext { defaults: metadata.annotations.as_ref(), ..PodContext::new(&candidate.namespace) };
+        let context = PodContext {
+            defaults: metadata.annotations.as_ref(),
+            allows_overrides: has_label(labels, label::ALLOW_OVERRIDES, "true"),
+            ..PodContext::new(&candidate.namespace)
+        };
         Ok(missing_sidecar(&serde_json::to_value(&pod)?, &context, &self.options.own_namespace))
     }
 }

@@ -16,13 +16,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     environments::{Environments, Presence},
     memory::estimate,
-    namespaces::{Namespaces, defaults},
+    namespaces::{Namespaces, allows_overrides, defaults},
     review::{Request, allow, deny},
 };
 use crate::{
     api::names::{EnvironmentName, annotation},
     injection::{
-        Config, Decision, Layouts, Plan, PodContext, decide,
+        Config, Decision, Layouts, Plan, PodContext, Refusal, decide,
         metrics::{Labels, Metrics, Outcome},
         patch, quote, requested_environments,
     },
@@ -159,6 +159,7 @@ impl Webhook {
         let context = PodContext {
             defaults: known.and_then(defaults),
             dry_run: request.dry_run.unwrap_or(false),
+            allows_overrides: known.is_some_and(allows_overrides),
             ..PodContext::new(&request.namespace)
         };
         let requested = requested_environments(pod, &context, &self.config.own_namespace);
@@ -172,7 +173,13 @@ impl Webhook {
                 Answer { outcome: Outcome::Skipped(reason), review: allow(uid, None, &warnings) }
             }
             Decision::Deny(refusal) => {
-                let review = Ok(deny(uid, &refusal.to_string()));
+                let mut message = refusal.to_string();
+                if namespace.is_err() && matches!(refusal, Refusal::OverridesNotAllowed { .. }) {
+                    message.push_str(
+                        "; the webhook could not read the namespace this time, so create the pod again first",
+                    );
+                }
+                let review = Ok(deny(uid, &message));
                 Answer { outcome: Outcome::Denied(refusal), review }
             }
             Decision::Inject(plan) => inject(request, pod, &plan, &found, warnings),

@@ -1,4 +1,4 @@
-//! Caches the annotations of namespaces, which set defaults for all of their pods.
+//! Caches the annotations of namespaces, which set defaults for all of their pods, and the labels that allow something.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -6,12 +6,12 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, api::PartialObjectMeta};
 
 use super::cache::{Cache, LOOK_UP_TIMEOUT};
-use crate::api::names::GROUP;
+use crate::api::names::{GROUP, has_label, label};
 
-/// The cached parts of a namespace: its name, and its annotations under Remora's prefix.
+/// The cached parts of a namespace: its name, and its annotations and labels under Remora's prefix.
 type Known = PartialObjectMeta<Namespace>;
 
-/// A cache of the annotations of all namespaces.
+/// A cache of the annotations and labels of all namespaces.
 #[derive(Clone)]
 pub struct Namespaces {
     known: Cache<Known>,
@@ -64,11 +64,18 @@ pub(super) fn defaults(known: &Known) -> Option<&BTreeMap<String, String>> {
     known.metadata.annotations.as_ref()
 }
 
+/// True if pods of the namespace may override flags.
+pub(super) fn allows_overrides(known: &Known) -> bool {
+    has_label(known.metadata.labels.as_ref(), label::ALLOW_OVERRIDES, "true")
+}
+
 fn strip(namespace: &mut Known) {
     let is_ours = |key: &str| key.split_once('/').is_some_and(|(prefix, _)| prefix == GROUP);
     if let Some(annotations) = &mut namespace.metadata.annotations {
         annotations.retain(|key, _| is_ours(key));
     }
     namespace.metadata.managed_fields = None;
-    namespace.metadata.labels = None;
+    if let Some(labels) = &mut namespace.metadata.labels {
+        labels.retain(|key, _| is_ours(key));
+    }
 }

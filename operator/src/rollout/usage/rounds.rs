@@ -29,6 +29,8 @@ const CONCURRENT_REQUESTS: usize = 8;
 const PACE: Duration = Duration::from_millis(40);
 /// Largest number of requests with uses in a round. Other uses wait for the next round.
 const REQUESTS_MAX: usize = 16;
+/// Number of used flags that are remembered for the next report of the environment.
+const NAMES_MAX: usize = 1 << 14;
 /// Longest wait before uses that were not sent are sent again.
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 /// Number of failures in a row after which status and log report them.
@@ -108,7 +110,10 @@ async fn read(
         let mut dropped = 0_u64;
         let today = today();
         let add = |name: &Arc<str>, uses| {
-            used.lock().insert(Arc::clone(name), today);
+            let mut used = used.lock();
+            if used.len() < NAMES_MAX || used.contains_key(name) {
+                used.insert(Arc::clone(name), today);
+            }
             dropped = dropped.saturating_add(pending.add(name, uses));
         };
         let reading = match ledger.take(&pod, answer, is_young, add) {

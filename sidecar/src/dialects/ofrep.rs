@@ -13,7 +13,7 @@ use remora_snapshot::{Revision, Snapshot, TraitValue};
 use super::context_hash::{TraitHash, context_hash};
 use super::python;
 use super::scratch::Scratch;
-use super::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, MAX_REPETITIONS, is_too_long, trait_value};
+use super::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, MAX_REPETITIONS, trait_value};
 use crate::json::{self, Group, Malformed, Reader, Text, Value};
 
 /// Reason why a request was refused. The status is 400.
@@ -228,7 +228,7 @@ fn take_printed<B: AsRef<[u8]>>(
     entity_tag: EntityTag,
 ) -> Result<(), Malformed> {
     let text = python::text_of(&mut reader)?;
-    let text = (!is_too_long(&text)).then_some(text.as_str());
+    let text = text.as_deref();
     *too_long = too_long.or_else(|| beyond_limits(name, Value::Null, &mut scratch.text));
     let name = name.decode(&mut scratch.name);
     if entity_tag == EntityTag::Wanted {

@@ -238,19 +238,12 @@ fn read_trait<'a>(
 fn read_content<'a>(reader: &mut Reader<'a>, index: usize, scratch: &mut Scratch) -> Result<Content<'a>, Refused> {
     let mut start = reader.clone();
     let value = reader.value()?;
-    let (content, is_too_long) = match value {
-        Value::Array | Value::Object => {
-            let text = python::text_of(&mut start)?;
-            let is_too_long = text.len() > MAX_CHARACTERS && text.chars().count() > MAX_CHARACTERS;
-            (Content::Printed(text), is_too_long)
-        }
-        Value::String(text) => (Content::Scalar(value), text.is_longer_than(MAX_CHARACTERS, &mut scratch.text)),
-        _ => (Content::Scalar(value), false),
+    let content = match value {
+        Value::Array | Value::Object => python::text_of(&mut start)?.map(Content::Printed),
+        Value::String(text) if text.is_longer_than(MAX_CHARACTERS, &mut scratch.text) => None,
+        _ => Some(Content::Scalar(value)),
     };
-    if is_too_long {
-        return Err(Refused::Invalid(Location::TraitMember(index, "trait_value"), Problem::TooLong));
-    }
-    Ok(content)
+    content.ok_or(Refused::Invalid(Location::TraitMember(index, "trait_value"), Problem::TooLong))
 }
 
 fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {

@@ -7,6 +7,7 @@ pub(crate) mod analytics;
 mod anonymous;
 pub(crate) mod context_hash;
 pub(crate) mod identities;
+mod name;
 pub(crate) mod ofrep;
 mod python;
 pub(crate) mod scratch;

@@ -154,3 +154,63 @@ fn transient_identity_of_a_query_has_no_override() {
     // In a body, transient only concerns what is stored.
     assert_eq!(banner(&answer(&server, r#"{"identifier":"somebody","transient":true}"#)), "mine");
 }
+
+#[test]
+fn transient_that_the_api_reads_as_a_boolean_is_accepted() {
+    let (_directory, server) = serving();
+    let words = ["t", "y", "yes", "true", "on", "1", "f", "n", "no", "false", "off", "0", "YES", "oFF", "tr\\u0075e"];
+    let strings = words.map(|word| format!("\"{word}\""));
+    let others = ["true", "false", "0", "1", "-0", "0.0", "-0.0", "1.0", "10e-1", "0e5"].map(str::to_owned);
+    for value in strings.iter().chain(&others) {
+        for body in [
+            format!(r#"{{"identifier":"somebody","transient":{value}}}"#),
+            format!(r#"{{"identifier":"somebody","transient":null,"transient":{value}}}"#),
+            format!(
+                r#"{{"identifier":"somebody","traits":[{{"trait_key":"a","trait_value":1,"transient":{value}}}]}}"#
+            ),
+        ] {
+            assert_eq!(banner(&answer(&server, &body)), "mine", "{body}");
+        }
+    }
+}
+
+#[test]
+fn transient_that_is_no_boolean_is_refused() {
+    let (_directory, server) = serving();
+    for value in
+        ["null", "2", "-1", "0.5", "1e1", r#""""#, r#"" true""#, r#""2""#, r#""null""#, r#""ja""#, "[]", "[true]", "{}"]
+    {
+        for (body, place) in [
+            (format!(r#"{{"identifier":"x","transient":{value}}}"#), r#"["body","transient"]"#),
+            (format!(r#"{{"transient":true,"transient":{value},"identifier":"x"}}"#), r#"["body","transient"]"#),
+            (
+                format!(r#"{{"identifier":"x","traits":[{{"transient":{value},"trait_key":"a","trait_value":1}}]}}"#),
+                r#"["body","traits",0,"transient"]"#,
+            ),
+        ] {
+            let answer = post(server.data, IDENTITIES, &CLIENT, &body);
+            let expected = format!(r#"{{"detail":[{{"type":"bool_parsing","loc":{place},"#);
+            assert!(answer.status == 400 && answer.body.starts_with(&expected), "{body}: {}", answer.body);
+        }
+    }
+}
+
+#[test]
+fn null_character_in_a_name_is_refused() {
+    let (_directory, server) = serving();
+    for name in ["\\u0000", "a\\u0000", " \\u0000a ", "\\u0000é\\n"] {
+        for (body, place) in [
+            (format!(r#"{{"identifier":"{name}"}}"#), r#"["body","identifier"]"#),
+            (
+                format!(r#"{{"identifier":"x","traits":[{{"trait_key":"{name}","trait_value":1}}]}}"#),
+                r#"["body","traits",0,"trait_key"]"#,
+            ),
+        ] {
+            let answer = post(server.data, IDENTITIES, &CLIENT, &body);
+            let expected = format!(r#"{{"detail":[{{"type":"null_character","loc":{place},"#);
+            assert!(answer.status == 400 && answer.body.starts_with(&expected), "{body}: {}", answer.body);
+        }
+    }
+    let text = r#"{"identifier":"\\u0000","traits":[{"trait_key":"a","trait_value":"\u0000"}]}"#;
+    assert_eq!(answer(&server, text)["identifier"], "\\u0000", "a backslash, and a value");
+}

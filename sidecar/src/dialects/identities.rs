@@ -8,7 +8,6 @@
 //! removed, values of traits may be lists and objects, and the body may be empty. An identifier that is missing, null or
 //! empty stands for an anonymous identity. (Flagsmith's edge proxies refuse most of this.)
 
-mod name;
 #[cfg(test)]
 pub(crate) mod tests;
 mod traits;
@@ -16,11 +15,11 @@ mod traits;
 use remora_snapshot::Snapshot;
 
 use super::anonymous::anonymous;
+use super::name::Name;
 use super::scratch::Scratch;
-use super::validation::{Location, Problem, Refused};
+use super::validation::{Location, Problem, Refused, check_boolean};
 use super::values::{MAX_CHARACTERS, MAX_REPETITIONS};
 use crate::json::{self, Reader, Value};
-use name::Name;
 use traits::read_traits;
 
 /// Evaluates a body and appends the answer to `out`. Returns the digest of the flags, from which their assignment key
@@ -113,6 +112,7 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     let body = if body.is_empty() { b"{}" } else { body };
     let mut reader = Reader::new(body)?;
     let mut identifier = None;
+    let mut transient = Ok(());
     let mut lists = 0;
     scratch.request.clear();
     scratch.echo.clear();
@@ -135,13 +135,27 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
                 }
                 (name, _) => name,
             };
+        } else if name.is("transient") {
+            // The identity is stored in neither case, and its overrides apply in both.
+            transient = check_boolean(value, &mut scratch.text);
         }
     }
     reader.finish()?;
-    if identifier.as_ref().is_some_and(|name: &Name<'_>| name.is_longer_than(MAX_CHARACTERS, &mut scratch.text)) {
-        return Err(Refused::Invalid(Location::Member("identifier"), Problem::TooLong));
+    let invalid = |member| move |problem| Refused::Invalid(Location::Member(member), problem);
+    transient.map_err(invalid("transient"))?;
+    if let Some(identifier) = &identifier {
+        check_name(identifier, MAX_CHARACTERS, Problem::TooLong, &mut scratch.text).map_err(invalid("identifier"))?;
     }
     Ok(identifier)
+}
+
+/// Refuses a name that is longer than `limit`, as `too_long`, or that has the character U+0000.
+fn check_name(name: &Name<'_>, limit: usize, too_long: Problem, scratch: &mut String) -> Result<(), Problem> {
+    match () {
+        () if name.is_longer_than(limit, scratch) => Err(too_long),
+        () if name.has_null(scratch) => Err(Problem::NullCharacter),
+        () => Ok(()),
+    }
 }
 
 /// Counts another list of traits, up to [`MAX_REPETITIONS`].

@@ -1,6 +1,6 @@
 //! Refusals of bodies by Flagsmith's endpoints, in the form of the edge proxy.
 
-use crate::json::Malformed;
+use crate::json::{Malformed, Value};
 
 /// Reason why a body was refused. The status is 400, as in Flagsmith's API, and the body has the edge proxy's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +30,32 @@ pub(crate) enum Problem {
     NotAnObject,
     NotAList,
     NotAString,
+    NotABoolean,
     Missing,
     TooLong,
     NameTooLong,
+    NullCharacter,
     Repeated,
 }
+
+/// Refuses a value that Flagsmith's API does not read as a boolean. It reads `true`, `false`, numbers equal to 0 or 1, and
+/// the words of [`BOOLEANS`] without regard to case.
+pub(super) fn check_boolean(value: Value<'_>, scratch: &mut String) -> Result<(), Problem> {
+    let is_boolean = match value {
+        Value::Bool(_) => true,
+        Value::Integer(digits) => ["0", "-0", "1"].contains(&digits),
+        Value::Float(float) => [0.0, 1.0].contains(&float.value()),
+        Value::String(text) => {
+            let text = text.decode(scratch);
+            BOOLEANS.iter().any(|word| text.eq_ignore_ascii_case(word))
+        }
+        Value::Null | Value::Array | Value::Object => false,
+    };
+    is_boolean.then_some(()).ok_or(Problem::NotABoolean)
+}
+
+/// Strings that stand for true and for false.
+const BOOLEANS: [&str; 12] = ["t", "y", "yes", "true", "on", "1", "f", "n", "no", "false", "off", "0"];
 
 impl Problem {
     fn kind_and_message(self) -> (&'static str, &'static str) {
@@ -42,9 +63,11 @@ impl Problem {
             Problem::NotAnObject => ("model_attributes_type", "Input should be an object"),
             Problem::NotAList => ("list_type", "Input should be a valid list"),
             Problem::NotAString => ("string_type", "Input should be a valid string"),
+            Problem::NotABoolean => ("bool_parsing", "Input should be a valid boolean, unable to interpret input"),
             Problem::Missing => ("missing", "Field required"),
             Problem::TooLong => ("string_too_long", "String should have at most 2000 characters"),
             Problem::NameTooLong => ("string_too_long", "String should have at most 200 characters"),
+            Problem::NullCharacter => ("null_character", "String should have no character U+0000"),
             Problem::Repeated => ("repeated", "Member should not be repeated more than 16 times"),
         }
     }

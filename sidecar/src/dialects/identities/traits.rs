@@ -2,10 +2,11 @@
 
 use remora_snapshot::{Snapshot, TraitValue};
 
-use super::name::{Name, is_bare};
+use super::check_name;
+use crate::dialects::name::{Name, is_bare};
 use crate::dialects::python;
 use crate::dialects::scratch::Scratch;
-use crate::dialects::validation::{Location, Problem, Refused};
+use crate::dialects::validation::{Location, Problem, Refused, check_boolean};
 use crate::dialects::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, trait_value};
 use crate::json::{self, Reader, Value, fast, number};
 
@@ -209,26 +210,26 @@ fn read_trait<'a>(
 ) -> Result<(Name<'a>, Content<'a>), Refused> {
     let mut key = None;
     let mut value = Content::Scalar(Value::Null);
+    let mut transient = Ok(());
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
         return Err(Refused::Invalid(Location::Trait(index), Problem::NotAnObject));
     };
     while let Some(name) = reader.next_member(&mut members)? {
         if name.is("trait_key") {
-            let location = Location::TraitMember(index, "trait_key");
-            key = match Name::of(reader.value()?) {
-                Some(name) if name.is_longer_than(MAX_NAME_CHARACTERS, &mut scratch.name) => {
-                    return Err(Refused::Invalid(location, Problem::NameTooLong));
-                }
-                Some(name) => Some(name),
-                None => return Err(Refused::Invalid(location, Problem::NotAString)),
-            };
+            let name = Name::of(reader.value()?).ok_or(Problem::NotAString).and_then(|name| {
+                check_name(&name, MAX_NAME_CHARACTERS, Problem::NameTooLong, &mut scratch.name).map(|()| name)
+            });
+            key = Some(name.map_err(|problem| Refused::Invalid(Location::TraitMember(index, "trait_key"), problem))?);
         } else if name.is("trait_value") {
             value = read_content(reader, index, scratch)?;
+        } else if name.is("transient") {
+            transient = check_boolean(reader.value()?, &mut scratch.text);
         } else {
             reader.value()?;
         }
     }
+    transient.map_err(|problem| Refused::Invalid(Location::TraitMember(index, "transient"), problem))?;
     match key {
         Some(key) => Ok((key, value)),
         None => Err(Refused::Invalid(Location::TraitMember(index, "trait_key"), Problem::Missing)),

@@ -1,5 +1,5 @@
 //! Names in a body: identifiers and names of traits, as Flagsmith's API reads them. White space around a name is
-//! removed, and a number or a boolean stands for its text.
+//! removed. In Flagsmith's dialect, a number or a boolean stands for its text.
 
 use crate::json::{self, Text, Value};
 
@@ -28,7 +28,8 @@ impl<'a> Name<'a> {
         }
     }
 
-    fn stripped(text: Text<'a>) -> Self {
+    /// Returns the name that a string stands for.
+    pub(super) fn stripped(text: Text<'a>) -> Self {
         if let Some(plain) = text.plain() {
             return Self::Text(if is_bare(plain) { text } else { Text::plain_of(strip(plain)) });
         }
@@ -71,6 +72,14 @@ impl<'a> Name<'a> {
             Self::Owned(text) => text.len() > limit && text.chars().count() > limit,
         }
     }
+
+    /// True if the name contains the character U+0000, which a body has only as an escape.
+    pub(super) fn has_null(&self, scratch: &mut String) -> bool {
+        match self {
+            Self::Text(text) => text.plain().is_none() && text.decode(scratch).contains('\0'),
+            Self::Owned(text) => text.contains('\0'),
+        }
+    }
 }
 
 /// True if there is no white space around the text. Nearly every text begins and ends with a visible ASCII character.
@@ -86,7 +95,7 @@ fn is_stripped(text: &str) -> bool {
 }
 
 /// Removes white space around a text: the characters that Python's `strip` removes.
-fn strip(text: &str) -> &str {
+pub(super) fn strip(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c))
 }
 

@@ -63,6 +63,29 @@ fn flag_has_value_reason_and_variant() {
 }
 
 #[test]
+fn white_space_around_names_of_a_context_is_removed() {
+    let (_directory, _volume, server) = serving();
+    let long = "x".repeat(200);
+    for (sent, value) in [
+        (json!({"targetingKey": " somebody\t"}), "mine"),
+        (json!({"targetingKey": "\u{3000}somebody\u{a0}", "plan": "pro"}), "mine"),
+        (json!({"targetingKey": "x", " plan ": "pro"}), "gold"),
+        (json!({"targetingKey": "x", "plan": "free", "traits": {"\tplan\u{2003}": "pro"}}), "gold"),
+        (json!({"targetingKey": "x", " plan": ["pro"]}), "plain"),
+        (json!({"targetingKey": "x", "plan": "pro", (format!(" {long} ")): 1, (format!("{long} ")): []}), "gold"),
+        // Without a name, the identity is anonymous, and the environment's flags are evaluated.
+        (json!({"targetingKey": " \n", "plan": "pro"}), "plain"),
+    ] {
+        let answer = post(server.data, &format!("{FLAG}banner"), &[], &context(&sent));
+        assert_eq!((answer.status, &body(&answer)["value"]), (200, &json!(value)), "{sent}: {}", answer.body);
+    }
+    let tag = |sent: &Value| post(server.data, FLAGS, &[], &context(sent)).header("etag").unwrap().to_owned();
+    assert_eq!(tag(&json!({"targetingKey": " a ", "b": 1})), tag(&json!({"targetingKey": "a", " b": 1})));
+    let refused = post(server.data, FLAGS, &[], &context(&json!({"targetingKey": "x", (format!(" x{long}")): 1})));
+    assert_eq!(refused.status, 400, "{}", refused.body);
+}
+
+#[test]
 fn lists_and_objects_are_compared_by_their_text() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");

@@ -2,8 +2,8 @@
 //!
 //! The context's `targetingKey` is the identifier, and its other members are traits. The members of a nested object
 //! `traits` are traits too, and take precedence over members of the context. A boolean `transient` is a directive to
-//! Flagsmith's API, which stores traits; the sidecar ignores it. Lists and objects stand for their text, as in the other
-//! dialect. Without a targeting key, the flags of the environment are evaluated.
+//! Flagsmith's API, which stores traits; the sidecar ignores it. As in the other dialect, white space around the
+//! identifier and the names of traits is removed, and lists and objects stand for their text. Without a targeting key, the flags of the environment are evaluated.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -11,6 +11,7 @@ use std::io::Write as _;
 use remora_snapshot::{Revision, Snapshot, TraitValue};
 
 use super::context_hash::{TraitHash, context_hash};
+use super::name::{Name, is_bare, strip};
 use super::python;
 use super::scratch::Scratch;
 use super::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, MAX_REPETITIONS, trait_value};
@@ -164,9 +165,9 @@ fn read_context<B: AsRef<[u8]>>(
 }
 
 /// Refuses an identifier that is longer than Flagsmith allows.
-fn within_limit(identifier: Option<Text<'_>>) -> Result<Option<Text<'_>>, Refused> {
+fn within_limit(identifier: Option<Name<'_>>) -> Result<Option<Name<'_>>, Refused> {
     match identifier {
-        Some(text) if text.is_longer_than(MAX_CHARACTERS, &mut String::new()) => {
+        Some(name) if name.is_longer_than(MAX_CHARACTERS, &mut String::new()) => {
             Err(Refused::Context("the targetingKey has more than 2000 characters"))
         }
         identifier => Ok(identifier),
@@ -177,7 +178,7 @@ fn within_limit(identifier: Option<Text<'_>>) -> Result<Option<Text<'_>>, Refuse
 fn take_member<'a, B: AsRef<[u8]>>(
     name: Text<'a>,
     value: Value<'a>,
-    identifier: &mut Result<Option<Text<'a>>, Refused>,
+    identifier: &mut Result<Option<Name<'a>>, Refused>,
     too_long: &mut Option<&'static str>,
     snapshot: &Snapshot<B>,
     scratch: &mut Scratch,
@@ -185,7 +186,7 @@ fn take_member<'a, B: AsRef<[u8]>>(
 ) {
     if name.is("targetingKey") {
         *identifier = match value {
-            Value::String(text) => Ok(Some(text)),
+            Value::String(text) => Ok(Some(Name::stripped(text))),
             Value::Null => Ok(None),
             _ => Err(Refused::Context("the targetingKey is not a string")),
         };
@@ -208,12 +209,18 @@ fn take_trait<B: AsRef<[u8]>>(
     {
         *too_long = too_long.or_else(|| beyond_limits(name, value, &mut scratch.text));
     }
-    let name = name.decode(&mut scratch.name);
+    let name = bare(name.decode(&mut scratch.name));
     if entity_tag == EntityTag::Wanted {
         let position = scratch.trait_hashes.len();
         scratch.trait_hashes.push(TraitHash::of(position, name, value, &mut scratch.text));
     }
     snapshot.set_trait_with(&mut scratch.request, name, || trait_value(value, &mut scratch.text));
+}
+
+/// Returns the name without white space around it.
+#[inline(always)]
+fn bare(name: &str) -> &str {
+    if is_bare(name) { name } else { strip(name) }
 }
 
 /// Sets a trait to the text of a list or of an object, which the reader is at: Flagsmith's API stores this text. A text
@@ -230,7 +237,7 @@ fn take_printed<B: AsRef<[u8]>>(
     let text = python::text_of(&mut reader)?;
     let text = text.as_deref();
     *too_long = too_long.or_else(|| beyond_limits(name, Value::Null, &mut scratch.text));
-    let name = name.decode(&mut scratch.name);
+    let name = bare(name.decode(&mut scratch.name));
     if entity_tag == EntityTag::Wanted {
         let position = scratch.trait_hashes.len();
         scratch.trait_hashes.push(TraitHash::of_printed(position, name, text));
@@ -242,7 +249,8 @@ fn take_printed<B: AsRef<[u8]>>(
 /// Describes the part of a trait that is longer than Flagsmith allows, counted in characters.
 #[cold]
 fn beyond_limits(name: Text<'_>, value: Value<'_>, scratch: &mut String) -> Option<&'static str> {
-    if name.is_longer_than(MAX_NAME_CHARACTERS, scratch) {
+    if name.may_be_longer_than(MAX_NAME_CHARACTERS) && bare(name.decode(scratch)).chars().count() > MAX_NAME_CHARACTERS
+    {
         return Some("the name of an attribute of the context has more than 200 characters");
     }
     let too_long = matches!(value, Value::String(text) if text.is_longer_than(MAX_CHARACTERS, scratch));

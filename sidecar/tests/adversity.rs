@@ -124,3 +124,22 @@ fn kubelet_volume_files_are_mapped_in_place() {
         assert!(said.iter().any(|line| line.contains(how)), "{said:#?}");
     }
 }
+
+/// Kubelet writes the directory of an optional ConfigMap that does not exist yet.
+#[test]
+fn volume_without_a_core_is_reported_once_and_served_when_it_arrives() {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    volume.publish([("revision", b"".as_slice())]);
+    let mut command = read_only(directory.path());
+    command.env("KUBERNETES_SERVICE_HOST", "10.96.0.1");
+    let program = Program::start(command);
+    let missing = r#"remora_sidecar_reloads_total{environment="shop",result="missing"} 1"#;
+    let page = || get(program.admin, "/metrics", &[]).body;
+    await_condition("the missing core is counted", || page().lines().any(|line| line == missing));
+    volume.publish_written(&written(1));
+    await_condition("the first revision", || get(program.data, "/api/v1/flags/", &CLIENT).body == client_flags(1));
+    assert!(page().lines().any(|line| line == missing), "{}", page());
+    let log = program.stop();
+    assert_eq!(log.iter().filter(|line| line.contains("the volume has no file core")).count(), 1, "{log:#?}");
+}

@@ -123,13 +123,14 @@ impl FollowedVolume {
                 return false;
             }
             self.seen = Some(volume.identity());
-            // Files that kubelet wrote never change. Other files may still be in the middle of a write.
-            self.settled = volume.is_immutable();
+            // Another attempt must not take this one for a settled check.
+            self.settled = false;
             let read = load(&volume, environment.loaded.load().as_deref(), &self.overrides);
             match read {
                 Ok(Some(mut read)) => {
                     environment.override_flags(&mut read.loaded);
-                    self.settled |= read.refused.is_empty() && read.incomplete.is_none();
+                    // Files that kubelet wrote never change. Other files may still be in the middle of a write.
+                    self.settled = volume.is_immutable() || read.refused.is_empty() && read.incomplete.is_none();
                     self.settled &= !matches!(read.incomplete, Some((Reload::Unreadable, _)));
                     let taken = self.adopt(environment, read, seen_before, began.elapsed());
                     self.check_marker(environment, &volume);
@@ -141,13 +142,12 @@ impl FollowedVolume {
                     self.report(environment, Reload::Missing, missing);
                 }
                 Err((reload, problem)) => {
-                    self.settled &= matches!(reload, Reload::Refused | Reload::Incomplete);
+                    self.settled = volume.is_immutable() && matches!(reload, Reload::Refused | Reload::Incomplete);
                     self.report(environment, reload, problem);
                     return false;
                 }
             }
         }
-        self.settled = false;
         false
     }
 

@@ -255,9 +255,9 @@
 //! | override runs | 16 | consecutive features that a segment overrides: the first feature, range of rows in *ranks*, first row in *object offsets* or 2³²−1 (no offsets) |
 //! | ranks | 2 | rank of the segment's override among the overrides of the feature; 2¹⁶−1: the segment does not override this feature |
 //! | object offsets | 12 | one row more than the run has ranks: offset in the blob of Flagsmith's object of the feature, which is also the end of the previous object (with its comma; an empty object means that the feature is hidden), and the sum of the digests of the features before it minus the sum of their defaults' digests (8). A run has no offsets if one of its features has variants or is not for every key |
-//! | segment overrides | 8 | the overrides of one feature, strongest first: segment, context |
+//! | segment overrides | 8 | the overrides of one feature, strongest first, at most 65,534: segment, context |
 //! | code | 40 | instruction: operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
-//! | slots | 16 | name of the trait (span), derivation, argument |
+//! | slots | 16 | name of the trait (span), derivation, argument; at most 65,535 rows |
 //! | trait names | 24 | a hash table from names to slots: first and last number of the name's *name key* (8 each), its length, the slot plus 1 (0 is a free row) |
 //! | derived | 4 | slots that have a derivation |
 //! | big integers | 12 | 1 if negative, digits (span) |

@@ -7,7 +7,7 @@ mod sample;
 use std::collections::BTreeMap;
 
 use remora_snapshot::files::MAX_CORE_BYTES;
-use remora_snapshot::model::{Compressed, Environment, IdentityOverride};
+use remora_snapshot::model::{Compressed, Derivation, Environment, IdentityOverride, Property};
 use remora_snapshot::{Document, FORMAT_MAJOR, RequestState, Role, Snapshot, TraitValue, WriteError, Written, write};
 
 fn flags(snapshot: &Snapshot<&[u8]>, identifier: &str) -> String {
@@ -314,4 +314,23 @@ fn missing_overrides_files_are_known() {
     let whole = write(&sample::environment(1_600), usize::MAX).unwrap();
     let snapshot = Snapshot::read(whole.files[0].bytes.as_slice()).unwrap();
     assert!(snapshot.is_whole() && snapshot.overrides_files().is_none());
+}
+
+#[test]
+fn environment_beyond_the_numbers_of_the_format_is_refused() {
+    let beyond = |what, count| Some(WriteError::TooMany { what, count, limit: 65_535 });
+    let property = Property { name: None, derivation: Derivation::Plain };
+    let mut environment = Environment { properties: vec![property; 65_536], ..sample::environment(0) };
+    assert_eq!(write(&environment, usize::MAX).err(), beyond("properties", 65_536));
+    environment.properties.pop();
+    assert!(write(&environment, usize::MAX).is_ok());
+
+    let mut environment = sample::environment(0);
+    let segment = environment.segments.iter_mut().find(|segment| !segment.overrides.is_empty()).unwrap();
+    segment.overrides = vec![segment.overrides[0].clone(); 65_536];
+    let refused = write(&environment, usize::MAX).unwrap_err();
+    assert!(
+        refused.to_string().contains("segment overrides of one feature; a snapshot holds at most 65534"),
+        "{refused}"
+    );
 }

@@ -170,3 +170,69 @@ fn changed_document_part_is_refused_or_read() {
     let other = Snapshot::read(write(&other, usize::MAX).unwrap().files[0].bytes.clone()).unwrap();
     assert_eq!(other.document(parts).unwrap_err(), ReadError::OtherEnvironment);
 }
+
+/// Offset of the entry of a section, by its number in the specification.
+fn entry(section: usize) -> usize {
+    64 + section * 8
+}
+
+fn put(file: &mut [u8], place: usize, words: &[u32]) {
+    for (number, word) in words.iter().enumerate() {
+        file[place + number * 4..place + number * 4 + 4].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+fn refusal(file: Vec<u8>) -> Option<String> {
+    Snapshot::read(sealed(file)).err().map(|error| error.to_string())
+}
+
+#[test]
+fn file_with_more_slots_than_instructions_can_name_is_refused() {
+    const SLOTS: usize = 27;
+    // Slots of zeros have no name and no value.
+    let value = "\0".repeat(65_537 * 16);
+    let mut environment = sample::environment(0);
+    environment.segments.clear();
+    environment.properties.clear();
+    environment.features[0].default.value = value.clone();
+    let core = write(&environment, usize::MAX).unwrap().files.swap_remove(0).bytes;
+    let zeros = core.windows(value.len()).position(|window| window.iter().all(|byte| *byte == 0)).unwrap();
+    let with = |slots: u32| {
+        let mut file = core.clone();
+        put(&mut file, entry(SLOTS), &[zeros as u32, slots * 16]);
+        // The table of their names has one free row.
+        put(&mut file, entry(SLOTS + 1), &[zeros as u32, 24]);
+        refusal(file)
+    };
+    assert_eq!(with(65_535), None);
+    for slots in [65_536, 65_537] {
+        let refused = with(slots).unwrap_or_default();
+        assert!(refused.contains("slot 65535 is malformed: there are more than 65535"), "{refused}");
+    }
+}
+
+#[test]
+fn file_with_more_overrides_of_a_feature_than_ranks_is_refused() {
+    const FEATURES: usize = 1;
+    let mut environment = sample::environment(0);
+    let segment = environment.segments.iter().position(|segment| !segment.overrides.is_empty()).unwrap();
+    let own = environment.segments[segment].overrides[0].clone();
+    environment.segments.iter_mut().for_each(|segment| segment.overrides.clear());
+    let of = |feature: usize| vec![model::Override { feature, ..own.clone() }; 40_000];
+    environment.segments[segment].overrides = [of(0), of(1)].concat();
+    let core = write(&environment, usize::MAX).unwrap().files.swap_remove(0).bytes;
+    let features = u32::from_le_bytes(core[entry(FEATURES)..entry(FEATURES) + 4].try_into().unwrap()) as usize;
+    let word = |place: usize| u32::from_le_bytes(core[place..place + 4].try_into().unwrap());
+    // The fields of a feature: its first override, and their number.
+    let [first, second] = [features + 44, features + 56 + 44];
+    assert_eq!([word(first), word(first + 4), word(second), word(second + 4)], [0, 40_000, 40_000, 40_000]);
+    let with = |overrides: u32| {
+        let mut file = core.clone();
+        put(&mut file, first, &[0, overrides]);
+        put(&mut file, second, &[overrides, 80_000 - overrides]);
+        refusal(file)
+    };
+    assert_eq!(with(65_534), None);
+    let refused = with(65_535).unwrap_or_default();
+    assert!(refused.contains("feature 0 is malformed: it has more than 65534 overrides"), "{refused}");
+}

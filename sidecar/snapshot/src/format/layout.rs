@@ -361,6 +361,8 @@ row!(
 );
 /// The segment does not override the feature. Weaker than every rank.
 pub(crate) const NO_RANK: u16 = u16::MAX;
+/// Largest number of slots: instructions and indexes name a slot by 16 bits.
+pub(crate) const SLOTS: usize = u16::MAX as usize;
 /// Number of ranks available to segments. One more is reserved for an identity's own override.
 pub(crate) const RANKS: usize = NO_RANK as usize - 1;
 row!(

@@ -7,8 +7,8 @@ use crate::ReadError;
 use crate::format::{
     layout::{
         ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CONSTANT, CORE_MAGIC, CORE_START, FLAG, HAS_BIG_INTEGER, HEADER,
-        IDENTIFIER, IDENTITY_KEY, NO_OFFSETS, NO_RANK, Operator, OverrideMask, OverrideRun, PLAIN, REJECT, Rank,
-        SAME_AS, SECTIONS,
+        IDENTIFIER, IDENTITY_KEY, NO_OFFSETS, NO_RANK, Operator, OverrideMask, OverrideRun, PLAIN, RANKS, REJECT, Rank,
+        SAME_AS, SECTIONS, SLOTS,
     },
     overrides::Overrides,
     view::{View, section_entry, section_table},
@@ -117,6 +117,7 @@ impl Check<'_> {
                 () if !view.segment_overrides().has(row.overrides, row.overrides_length) => {
                     Some("its overrides do not exist")
                 }
+                () if row.overrides_length as usize > RANKS => Some("it has more than 65534 overrides"),
                 () if !overrides.has_room_for(row.overrides_length) => Some("its overrides are another's"),
                 () => None,
             }
@@ -369,6 +370,7 @@ impl Check<'_> {
             };
             match () {
                 () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
+                () if number as usize >= SLOTS => Some("there are more than 65535"),
                 () if !argument_exists => Some("what it is derived from does not exist"),
                 () => None,
             }

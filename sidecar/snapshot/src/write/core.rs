@@ -18,8 +18,8 @@ use crate::format::{
         ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, EXPERIMENT, FLAG, Feature,
         FeatureId, HEADER, HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction,
         Key, Literal, MULTIVARIATE, OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, RANKS,
-        SAME_AS, SECTIONS, SERVER_ONLY, SERVES_DOCUMENT, Section, Segment, SegmentOverride, Slot, Split, TARGETED,
-        TraitName, UNSERVED, Variant, Word,
+        SAME_AS, SECTIONS, SERVER_ONLY, SERVES_DOCUMENT, SLOTS, Section, Segment, SegmentOverride, Slot, Split,
+        TARGETED, TraitName, UNSERVED, Variant, Word,
     },
     model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags, ObjectFlags},
     overrides,
@@ -69,15 +69,28 @@ impl<R: Row<N>, const N: usize> Rows<R, N> {
     }
 }
 
+/// Refuses an environment with more of something than the fields of the format can count.
+fn check_numbers(environment: &Environment, overrides: &Overrides) -> Result<(), WriteError> {
+    let most = usize::from(u16::MAX);
+    let of_one_feature = overrides.by_feature.iter().map(Vec::len).max().unwrap_or_default();
+    for (what, count, limit) in [
+        ("features", environment.features.len(), most),
+        ("segments", environment.segments.len(), most),
+        ("properties", environment.properties.len(), SLOTS),
+        ("segment overrides of one feature", of_one_feature, RANKS),
+    ] {
+        if count > limit {
+            return Err(WriteError::TooMany { what, count, limit });
+        }
+    }
+    Ok(())
+}
+
 impl Tables {
     /// Builds the tables of a core of at most `limit` bytes.
     pub(super) fn of(environment: &Environment, fingerprint: Fingerprint, limit: usize) -> Result<Self, WriteError> {
-        let most = usize::from(u16::MAX);
-        for (what, count) in [("features", environment.features.len()), ("segments", environment.segments.len())] {
-            if count > most {
-                return Err(WriteError::TooMany { what, count, limit: most });
-            }
-        }
+        let overrides = Overrides::of(&environment.segments, environment.features.len());
+        check_numbers(environment, &overrides)?;
         let mut builder = Builder {
             blob: Blob::new(limit),
             contexts: Rows::default(),
@@ -92,7 +105,6 @@ impl Tables {
             }
         };
 
-        let overrides = Overrides::of(&environment.segments, environment.features.len());
         let runs = OverrideRuns::of(environment, &overrides, &mut builder.blob)?;
         let mut ranked = Rows::<SegmentOverride, 8>::default();
         let mut features = Rows::<Feature, 56>::default();
@@ -284,10 +296,6 @@ impl Builder {
         targeted: bool,
         ranked: &mut Rows<SegmentOverride, 8>,
     ) -> Result<Feature, WriteError> {
-        if own.len() > RANKS {
-            let (count, limit) = (own.len(), RANKS);
-            return Err(WriteError::TooMany { what: "segment overrides of one feature", count, limit });
-        }
         let metadata = experiments::of_default(environment, number);
         let context = self.context(feature, &feature.default, Span::default(), metadata)?;
         let first = ranked.next()?;

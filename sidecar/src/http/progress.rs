@@ -51,12 +51,14 @@ pub(crate) enum Phase {
     Idle,
     /// Another request is arriving.
     Receiving,
-    /// An answer is being sent.
+    /// An answer is being sent, all of which is known.
     Answering,
     /// A stream of events waits for the next event.
     Streaming,
     /// An event of a stream is being sent.
     SendingEvent,
+    /// An answer is being sent whose rest is produced meanwhile.
+    Producing,
 }
 
 impl Phase {
@@ -69,7 +71,7 @@ impl Phase {
             Phase::Fresh | Phase::First => Some(0),
             Phase::Receiving => Some(1),
             Phase::Idle => Some(2),
-            Phase::Answering => Some(3),
+            Phase::Answering | Phase::Producing => Some(3),
             Phase::Streaming | Phase::SendingEvent => None,
         }
     }
@@ -89,10 +91,6 @@ pub(crate) struct Progress {
     in_flight: InFlight,
     task: OnceLock<AbortHandle>,
 }
-
-/// Phase of a connection, and the second at which it began, at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SavedPhase(u32);
 
 impl Progress {
     /// Creates the progress of a new connection. `clock` counts seconds.
@@ -145,7 +143,8 @@ impl Progress {
             3 => Phase::Receiving,
             4 => Phase::Answering,
             5 => Phase::Streaming,
-            _ => Phase::SendingEvent,
+            6 => Phase::SendingEvent,
+            _ => Phase::Producing,
         }
     }
 
@@ -181,14 +180,24 @@ impl Progress {
         }
     }
 
-    /// Returns the current state, for [`Progress::resume`].
-    pub(crate) fn save(&self) -> SavedPhase {
-        SavedPhase(self.word.load(Ordering::Relaxed))
+    /// Notes that a part of the answer is still to be produced. Until [`Progress::produced`], a flush is not its end.
+    pub(crate) fn producing(&self) {
+        if self.phase() == Phase::Answering {
+            self.set_phase(Phase::Producing);
+        }
     }
 
-    /// Returns to an earlier state: the answer of that time is not sent completely, whatever was flushed since.
-    pub(crate) fn resume(&self, saved: SavedPhase) {
-        self.word.store(saved.0, Ordering::Relaxed);
+    /// Notes that the last part of the answer is produced.
+    pub(crate) fn produced(&self) {
+        if self.phase() == Phase::Producing {
+            self.set_phase(Phase::Answering);
+        }
+    }
+
+    /// Sets the phase. The time still counts from the beginning of the phase before.
+    fn set_phase(&self, phase: Phase) {
+        let seconds = self.word.load(Ordering::Relaxed) >> PHASE_BITS;
+        self.word.store(seconds << PHASE_BITS | phase as u32, Ordering::Relaxed);
     }
 
     /// Notes that all bytes that were known have been sent.
@@ -215,7 +224,7 @@ impl Progress {
         let limit = match self.phase() {
             Phase::Fresh | Phase::Idle => limits.idle,
             Phase::First | Phase::Receiving => limits.receive,
-            Phase::Answering | Phase::SendingEvent => limits.send,
+            Phase::Answering | Phase::Producing | Phase::SendingEvent => limits.send,
             // The number of streams is bounded, and each ends by itself.
             Phase::Streaming => return false,
         };
@@ -285,9 +294,14 @@ mod tests {
         progress.flushed();
         assert!(!overdue_after(100_000));
         progress.answering();
-        let saved = progress.save();
+        progress.producing();
+        clock.store(115, Ordering::Relaxed);
         progress.flushed();
-        progress.resume(saved);
-        assert!(!overdue_after(30) && overdue_after(31), "not through yet");
+        assert!(!progress.is_idle(), "the rest is not produced yet");
+        assert!(!overdue_after(25) && overdue_after(26), "the time counts from the answer's first byte");
+        progress.produced();
+        assert!(!overdue_after(25) && overdue_after(26));
+        progress.flushed();
+        assert!(progress.is_idle());
     }
 }

@@ -9,7 +9,7 @@ use super::Document;
 use super::copy::{self, CopyLimits, InflatedCopy};
 use super::inflate::Inflater;
 use crate::http::body::{Buffer, Piece, Portions};
-use crate::http::progress::{Progress, SavedPhase};
+use crate::http::progress::Progress;
 
 /// Largest piece of an inflated copy in bytes. The connection notes its progress between two pieces.
 const PIECE: usize = 256 * 1024;
@@ -19,7 +19,7 @@ const PIECE: usize = 256 * 1024;
 pub(super) struct Delivery {
     document: Arc<Document>,
     encoding: Encoding,
-    progress: Option<(Arc<Progress>, SavedPhase)>,
+    progress: Option<Arc<Progress>>,
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Delivery {
 impl Portions for Delivery {
     /// Sets the connection. Its answer is complete only when the whole document is sent.
     fn track(&mut self, progress: &Arc<Progress>) {
-        self.progress = Some((Arc::clone(progress), progress.save()));
+        self.progress = Some(Arc::clone(progress));
     }
 
     fn remaining(&self) -> Option<u64> {
@@ -89,7 +89,10 @@ impl Portions for Delivery {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
-        // A request without a body, such as HEAD, never comes here: it makes no copy.
+        // An answer without a body, such as that of HEAD, never comes here: it makes no copy, and ends with its head.
+        if let Some(progress) = &self.progress {
+            progress.producing();
+        }
         if let Encoding::Waiting { limits, permit } = &mut self.encoding {
             if let Some(limits) = limits.take() {
                 copy::make(&self.document, &limits);
@@ -134,8 +137,9 @@ impl Portions for Delivery {
                 })
             }
         };
-        if let Some((progress, saved)) = &self.progress {
-            progress.resume(*saved);
+        // Hyper asks for no piece after the last one, whose end it knows by the length.
+        if let Some(progress) = self.progress.as_ref().filter(|_| piece.is_none() || self.remaining() == Some(0)) {
+            progress.produced();
         }
         Poll::Ready(piece)
     }

@@ -10,6 +10,8 @@ use remora_operator::compile::prune::{Rules, prune};
 
 use super::*;
 use crate::http::body::Portions;
+use crate::http::budget::InFlight;
+use crate::http::progress::Progress;
 
 #[test]
 fn gzip_is_accepted_by_weight_and_wildcard() {
@@ -190,4 +192,35 @@ async fn request_without_body_makes_no_copy() {
     let document = document("a");
     drop(inflated(&document, &CopyLimits::with(LONG, unlimited)));
     assert!(document.copy.is_absent());
+}
+
+#[tokio::test]
+async fn answer_ends_only_with_the_last_piece_of_the_document() {
+    let document = document("a");
+    let progress = Arc::new(Progress::new(&Arc::default(), &InFlight::default()));
+    for limits in [CopyLimits::with(LONG, || None), CopyLimits::with(LONG, unlimited)] {
+        let mut delivery = inflated(&document, &limits);
+        progress.answering();
+        delivery.track(&progress);
+        let mut pieces = 0;
+        while delivery.remaining() != Some(0) {
+            assert!(
+                poll_fn(|cx| {
+                    let polled = delivery.poll(cx);
+                    // Hyper flushes whenever it waits for the next piece.
+                    if polled.is_pending() || delivery.remaining() != Some(0) {
+                        progress.flushed();
+                        assert!(!progress.is_idle(), "after {pieces} pieces");
+                    }
+                    polled
+                })
+                .await
+                .is_some()
+            );
+            pieces += 1;
+        }
+        assert!(pieces > 2, "{pieces}");
+        progress.flushed();
+        assert!(progress.is_idle(), "hyper does not ask for more than the declared length");
+    }
 }

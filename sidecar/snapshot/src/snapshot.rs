@@ -118,6 +118,27 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         self.pod_overrides.iter().flat_map(|overrides| overrides.flags())
     }
 
+    /// Attaches an overrides file under the name of a slot ([`files::overrides`](crate::files::overrides)).
+    ///
+    /// # Errors
+    /// The bytes are not the overrides file of this slot and environment. The snapshot does not change.
+    pub fn attach_to(&mut self, slot: usize, overrides: B) -> Result<(), ReadError> {
+        self.shards.attach_to(slot, overrides, self.fingerprint)
+    }
+
+    /// Removes overrides files that answers do not need: leftovers of a revision with more files. Returns the number of
+    /// slots whose files count. `None` if any file may count, because one of those that the core states is missing or
+    /// is of another revision.
+    pub fn drop_leftovers(&mut self) -> Option<usize> {
+        let view = self.view();
+        if !view.overrides().is_empty() {
+            self.shards.drop_all();
+            return Some(0);
+        }
+        let flags = view.origin().flags;
+        self.shards.drop_leftovers(flags)
+    }
+
     /// Number of overrides files that the core states. `None` if the core has all overrides, or if its writer's version
     /// did not state the number; then every file counts.
     pub fn overrides_files(&self) -> Option<usize> {

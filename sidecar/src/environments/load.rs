@@ -37,14 +37,13 @@ pub(super) fn load(
     let mut state = DefaultHasher::new();
     head(&core).hash(&mut state);
 
-    // The operator does not remove an overrides file while the core stays, so a missing file is a failure here.
+    // A file that is missing while the core stays was lost, or is a leftover, which is dropped below.
     let same_core = previous.is_some_and(|loaded| loaded.snapshot.revision() == snapshot.revision());
     let mut refused = Vec::new();
     let mut overrides = [const { None }; files::OVERRIDES_SLOTS];
     for (slot, (place, last_good)) in overrides.iter_mut().zip(last_good).enumerate() {
-        let name = files::overrides(slot);
-        let candidate = match volume.map(&name) {
-            Ok(Some(region)) => attach(&mut snapshot, region, &mut refused, &name),
+        let candidate = match volume.map(&files::overrides(slot)) {
+            Ok(Some(region)) => attach(&mut snapshot, slot, region, &mut refused),
             Ok(None) if same_core || snapshot.overrides_files().is_some_and(|files| slot < files) => None,
             Ok(None) => continue,
             Err(error) => {
@@ -52,12 +51,17 @@ pub(super) fn load(
                 None
             }
         };
-        let taken = candidate.or_else(|| attach(&mut snapshot, last_good.clone()?, &mut refused, &name));
-        if let Some(region) = &taken {
+        *place = candidate.or_else(|| attach(&mut snapshot, slot, last_good.clone()?, &mut refused));
+    }
+    // The operator removes the files of a revision with more files only after some minutes.
+    if let Some(slots) = snapshot.drop_leftovers() {
+        overrides.iter_mut().skip(slots).for_each(|place| *place = None);
+    }
+    for (slot, region) in overrides.iter().enumerate() {
+        if let Some(region) = region {
             sizes[1] += region.as_ref().len();
             (slot, head(region)).hash(&mut state);
         }
-        *place = taken;
     }
     let incomplete = snapshot.overrides_files().filter(|_| !snapshot.is_whole());
     if let Some(files) = incomplete {
@@ -70,10 +74,10 @@ pub(super) fn load(
             return Err((Reload::Refused, refused.join("; ")));
         }
     }
-    let since = SystemTime::now();
+    let now = SystemTime::now();
     let generation = previous.map(|previous| previous.generation).unwrap_or_default().next();
-    let previous = previous.and_then(|loaded| loaded.document.as_ref());
-    let document = match document(volume, &snapshot, previous, since) {
+    let previous_document = previous.and_then(|loaded| loaded.document.as_ref());
+    let document = match document(volume, &snapshot, previous_document, now) {
         Ok(document) => document,
         Err(problem) => {
             refused.push(problem);
@@ -82,7 +86,7 @@ pub(super) fn load(
     };
     // If the new document is refused, the last good one stays, as long as it belongs to this environment.
     let document = document.or_else(|| {
-        let previous = previous.filter(|_| snapshot.serves_document())?;
+        let previous = previous_document.filter(|_| snapshot.serves_document())?;
         snapshot.document(previous.files().to_vec()).is_ok().then(|| Arc::clone(previous))
     });
     if let Some(document) = &document {
@@ -94,6 +98,7 @@ pub(super) fn load(
         && document.is_some() == snapshot.serves_document();
     let in_place = volume.is_immutable();
     let state = state.finish();
+    let since = now;
     let loaded =
         Loaded { snapshot, core, state, since, document, complete, in_place, sizes, overridden: None, generation };
     Ok(Some(Read { loaded, overrides, refused, incomplete: other_core }))
@@ -137,11 +142,11 @@ fn head(region: &Region) -> &[u8] {
 }
 
 /// Adds an overrides file to a snapshot. Returns `None` if the file is refused, and adds the reason to `refused`.
-fn attach(snapshot: &mut Snapshot<Region>, region: Region, refused: &mut Vec<String>, name: &str) -> Option<Region> {
-    match snapshot.attach(region.clone()) {
+fn attach(snapshot: &mut Snapshot<Region>, slot: usize, region: Region, refused: &mut Vec<String>) -> Option<Region> {
+    match snapshot.attach_to(slot, region.clone()) {
         Ok(()) => Some(region),
         Err(error) => {
-            refused.push(format!("{name}: {error}"));
+            refused.push(format!("{}: {error}", files::overrides(slot)));
             None
         }
     }

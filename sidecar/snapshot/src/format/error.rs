@@ -65,6 +65,14 @@ pub enum ReadError {
     /// The parts belong to two documents: objects are published one after another.
     #[error("part {0} belongs to another document than the first: the rest of one is still on its way")]
     OtherDocument(usize),
+    /// The overrides file belongs to another slot than its name says.
+    #[error("it is the overrides file number {found}, and its name says {named}: publish it again")]
+    OtherSlot {
+        /// Slot in the file.
+        found: usize,
+        /// Slot of the file's name.
+        named: usize,
+    },
     /// The overrides file has a slot number that this format does not have.
     #[error("the overrides file is number {0}, of which this format has fewer")]
     UnknownSlot(usize),

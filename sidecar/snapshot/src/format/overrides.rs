@@ -43,6 +43,32 @@ impl<B: AsRef<[u8]>> Shards<B> {
         Ok(())
     }
 
+    /// Validates a file under the name of a slot, and replaces the file in that slot.
+    pub(crate) fn attach_to(&mut self, slot: usize, file: B, fingerprint: Fingerprint) -> Result<(), ReadError> {
+        match Overrides::validate(file.as_ref(), fingerprint)? {
+            found if found == slot => self.attach(file, fingerprint),
+            found => Err(ReadError::OtherSlot { found, named: slot }),
+        }
+    }
+
+    /// Removes the files that do not count once every file that the core states is there. Returns the number of slots
+    /// whose files count; `None` if all files count.
+    pub(crate) fn drop_leftovers(&mut self, flags: u32) -> Option<usize> {
+        let bits = division(flags)?;
+        let slots = 1 << bits;
+        let (own, others) = self.0.split_at_mut_checked(slots)?;
+        let is_own = |file: &Option<B>| file.as_ref().is_some_and(|file| Overrides::of(file.as_ref()).bits == bits);
+        own.iter().all(is_own).then(|| {
+            others.fill_with(|| None);
+            slots
+        })
+    }
+
+    /// Removes all files.
+    pub(crate) fn drop_all(&mut self) {
+        self.0.fill_with(|| None);
+    }
+
     pub(crate) fn size(&self) -> usize {
         self.0.iter().flatten().map(|file| file.as_ref().len()).sum()
     }

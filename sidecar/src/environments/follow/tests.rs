@@ -283,3 +283,77 @@ fn damaged_pointer_is_refused() {
     pod.restart();
     assert_eq!(pod.serves(), None);
 }
+
+/// Writes the overrides of so many identities, as files of about 10,000 bytes.
+fn with_overrides(identities: u32) -> Files {
+    let (name, kind) = ("limit".to_owned(), "STANDARD".to_owned());
+    let default = Context { enabled: true, value: "1".to_owned(), split: None };
+    let features = vec![Feature { id: 1, name, kind, served: true, server_only: false, default }];
+    let identity_overrides = (0..identities)
+        .map(|number| model::IdentityOverride {
+            identifier: format!("user {number}"),
+            flags: vec![model::IdentityFlag { feature: 1, enabled: true, value: number.to_string(), variant: None }],
+        })
+        .collect();
+    let client_key = "client".to_owned();
+    let environment = model::Environment { client_key, features, identity_overrides, ..Default::default() };
+    write(&environment, 10_000).unwrap().files.into_iter().map(|file| (file.name, file.bytes)).collect()
+}
+
+fn overrides_bytes(files: &Files) -> usize {
+    files.iter().filter(|(name, _)| *name != CORE).map(|(_, bytes)| bytes.len()).sum()
+}
+
+impl Pod {
+    /// Size of the overrides files that are served, and the state.
+    fn loads(&mut self, files: &Files) -> (usize, u64) {
+        self.write(files);
+        self.follower.check(&self.environment);
+        let loaded = self.environment.loaded.load();
+        let loaded = loaded.as_ref().unwrap();
+        assert!(loaded.complete);
+        let kept: usize = self.follower.overrides.iter().flatten().map(|file| file.as_ref().len()).sum();
+        assert_eq!(kept, loaded.sizes[1]);
+        (kept, loaded.state)
+    }
+
+    fn reloads(&self, reload: Reload) -> u64 {
+        self.environment.reloads.counts()[reload as usize].load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn leftover_overrides_files_are_not_kept() {
+    let (many, few) = (with_overrides(2_000), with_overrides(700));
+    assert!(many.len() > few.len() && few.len() > 2, "{} and {} files", many.len(), few.len());
+    let mut with_leftovers = many.clone();
+    with_leftovers.extend(few.clone());
+    for start in [&many, &with_leftovers] {
+        let mut pod = Pod::new();
+        pod.loads(start);
+        let (bytes, state) = pod.loads(&with_leftovers);
+        assert_eq!(bytes, overrides_bytes(&few));
+        // The operator deletes the leftovers later.
+        assert_eq!(pod.loads(&few), (bytes, state));
+        assert!(pod.reloads(Reload::Same) >= 1 && pod.reloads(Reload::PartRefused) == 0);
+        let (bytes, _) = pod.loads(&many);
+        assert_eq!(bytes, overrides_bytes(&many));
+    }
+}
+
+#[test]
+fn overrides_file_under_the_name_of_another_is_refused() {
+    let good = with_overrides(2_000);
+    let [first, second] = [files::overrides(0), files::overrides(1)];
+    let mut swapped = good.clone();
+    swapped.insert(first.clone(), good[&second].clone());
+    swapped.insert(second, good[&first].clone());
+    let mut pod = Pod::new();
+    let served = pod.loads(&good);
+    assert_eq!(pod.loads(&swapped), served, "the last good files stay");
+    assert_eq!(pod.reloads(Reload::PartRefused), 1);
+    pod.restart();
+    pod.follower.check(&pod.environment);
+    let loaded = pod.environment.loaded.load();
+    assert!(!loaded.as_ref().unwrap().snapshot.is_whole());
+}

@@ -52,7 +52,8 @@ pub(crate) struct Document {
     /// Time since 1970 when this process first served this content. The document's own date is not enough: pruning may
     /// change the content under the same date. Another content has another second.
     modified: Duration,
-    copy: CopySlot,
+    /// The inflated copy, which documents with the same content share.
+    copy: Arc<CopySlot>,
 }
 
 #[derive(Debug)]
@@ -62,8 +63,8 @@ struct Tags {
 }
 
 impl Document {
-    /// Reads the files of a document. Another content than that of `previous` gets a later date; the same content is
-    /// not checked again.
+    /// Reads the files of a document. Another content than that of `previous` gets a later date. The same content is not
+    /// checked again, and keeps its inflated copy.
     pub(crate) fn read(
         files: Vec<Region>,
         snapshot: &Snapshot<Region>,
@@ -72,18 +73,19 @@ impl Document {
     ) -> Result<Document, Refused> {
         let content = snapshot.document(files)?;
         let now = Duration::from_secs(since_epoch(now).as_secs());
-        let modified = match previous {
-            Some(previous) if previous.name() == content.name() => previous.modified,
+        let (modified, copy) = match previous {
+            Some(previous) if previous.name() == content.name() => (previous.modified, Arc::clone(&previous.copy)),
             other => {
                 if !Inflater::default().yields_all(&content) {
                     return Err(Refused::Broken(content.length()));
                 }
-                other.map_or(now, |previous| now.max(previous.modified + Duration::from_secs(1)))
+                let later = |previous: &Document| now.max(previous.modified + Duration::from_secs(1));
+                (other.map_or(now, later), Arc::default())
             }
         };
         let name = content.name();
         let tags = Tags { stored: format!("\"{name:016x}-gzip\""), inflated: format!("\"{name:016x}\"") };
-        Ok(Document { content, tags, modified, copy: CopySlot::default() })
+        Ok(Document { content, tags, modified, copy })
     }
 
     /// Hash that identifies the content.

@@ -98,7 +98,7 @@ pub(super) fn load(
         && document.is_some() == snapshot.serves_document();
     let in_place = volume.is_immutable();
     let state = state.finish();
-    let since = now;
+    let since = previous.filter(|previous| previous.state == state).map_or(now, |previous| previous.since);
     let loaded =
         Loaded { snapshot, core, state, since, document, complete, in_place, sizes, overridden: None, generation };
     Ok(Some(Read { loaded, overrides, refused, incomplete: other_core }))

@@ -31,7 +31,7 @@ pub(crate) struct Loaded {
     pub(crate) core: Region,
     /// Hash of all bytes that are served, overrides files included.
     pub(crate) state: u64,
-    /// Time at which the snapshot was loaded.
+    /// Time since which this content is served.
     pub(crate) since: SystemTime,
     /// The environment's document, if it is served.
     pub(crate) document: Option<Arc<Document>>,

@@ -167,13 +167,13 @@ async fn keep(document: Arc<Document>, place: OwnedSemaphorePermit, making: Owne
             return document.copy.set(Phase::Absent);
         }
     }
-    let weak = Arc::downgrade(&document);
+    let weak = Arc::downgrade(&document.copy);
     drop(document);
     loop {
         tokio::time::sleep(limits.kept.min(CHECK)).await;
-        let Some(document) = weak.upgrade() else { return };
-        if document.copy.is_unused_for(limits.kept) || !limits.have_room(0) {
-            return document.copy.set(Phase::Absent);
+        let Some(slot) = weak.upgrade() else { return };
+        if slot.is_unused_for(limits.kept) || !limits.have_room(0) {
+            return slot.set(Phase::Absent);
         }
     }
 }

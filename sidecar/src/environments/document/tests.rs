@@ -36,6 +36,10 @@ fn gzip_is_accepted_by_weight_and_wildcard() {
 
 /// Returns a document with this value of a feature. It inflates to more than 2 MB.
 fn document(value: &str) -> Arc<Document> {
+    document_after(value, None)
+}
+
+fn document_after(value: &str, previous: Option<&Document>) -> Arc<Document> {
     let state = serde_json::json!({
         "feature": {"id": 1, "name": "limit", "type": "STANDARD"}, "enabled": true, "feature_state_value": value,
         "django_id": 1, "multivariate_feature_state_values": [],
@@ -61,7 +65,7 @@ fn document(value: &str) -> Arc<Document> {
     let snapshot = Snapshot::read(region(&compiled.files[0].bytes)).unwrap();
     let files = compiled.files.iter().filter(|file| file.name.starts_with("document"));
     let files = files.map(|file| region(&file.bytes)).collect();
-    Arc::new(Document::read(files, &snapshot, None, SystemTime::now()).unwrap())
+    Arc::new(Document::read(files, &snapshot, previous, SystemTime::now()).unwrap())
 }
 
 fn inflated(document: &Arc<Document>, limits: &CopyLimits) -> Delivery {
@@ -223,4 +227,19 @@ async fn answer_ends_only_with_the_last_piece_of_the_document() {
         progress.flushed();
         assert!(progress.is_idle(), "hyper does not ask for more than the declared length");
     }
+}
+
+#[tokio::test]
+async fn document_read_again_keeps_the_copy_of_equal_content() {
+    let limits = CopyLimits::with(LONG, unlimited);
+    let (first, other) = (document("a"), document("b"));
+    receive(inflated(&first, &limits)).await;
+    let copy = first.copy.made().unwrap();
+    let again = document_after("a", Some(&first));
+    assert_eq!(again.modified, first.modified);
+    drop(first);
+    assert!(again.copy.made().is_some_and(|kept| Arc::ptr_eq(&kept, &copy)));
+    assert!(document_after("a", Some(&other)).copy.is_absent());
+    drop((again, copy));
+    until(|| limits.places() == 2).await;
 }

@@ -357,3 +357,16 @@ fn overrides_file_under_the_name_of_another_is_refused() {
     let loaded = pod.environment.loaded.load();
     assert!(!loaded.as_ref().unwrap().snapshot.is_whole());
 }
+
+#[test]
+fn volume_written_again_with_equal_content_keeps_its_time() {
+    let files = with_overrides(2_000);
+    let mut pod = Pod::new();
+    pod.loads(&files);
+    let since = |pod: &Pod| pod.environment.loaded.load().as_ref().unwrap().since;
+    let first = since(&pod);
+    pod.loads(&files);
+    assert_eq!((since(&pod), pod.reloads(Reload::Same)), (first, 1));
+    pod.loads(&with_overrides(2_001));
+    assert!(since(&pod) > first);
+}

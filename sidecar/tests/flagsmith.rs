@@ -343,6 +343,12 @@ fn evaluations_are_counted_by_environment_and_route() {
     post(server.data, "/api/v1/identities/", &CLIENT, "{}");
     post(server.data, "/ofrep/v1/evaluate/flags/banner", &[], "{}");
     get(server.data, "/api/v1/flags/", &[(KEY, "nope")]);
+    // Requests that are refused evaluate nothing.
+    let long = format!("/api/v1/identities/?identifier={}", "x".repeat(2_001));
+    assert_eq!(get(server.data, &long, &CLIENT).status, 400);
+    for path in ["/api/v1/identities/", "/ofrep/v1/evaluate/flags/banner", "/ofrep/v1/evaluate/flags"] {
+        assert_eq!(post(server.data, path, &CLIENT, "{").status, 400, "{path}");
+    }
     let tag = post(server.data, "/ofrep/v1/evaluate/flags", &[], "{}").header("etag").unwrap().to_owned();
     assert_eq!(post(server.data, "/ofrep/v1/evaluate/flags", &[("if-none-match", &tag)], "{}").status, 304);
     for (route, count) in [("flags", 1.0), ("identities", 2.0), ("ofrep_flag", 1.0), ("ofrep_flags", 1.0)] {

@@ -114,12 +114,11 @@ impl Reading {
         if body.size_hint().lower() > MAX_BODY as u64 {
             return Poll::Ready(Err(TOO_LARGE));
         }
-        let expected = body.size_hint().exact().map_or(MAX_BODY, |bytes| bytes.min(MAX_BODY as u64) as usize);
         while !body.is_end_stream() {
             if received.needs_reservation() {
                 // The whole body is reserved at once: bodies that each hold a part of the budget would block one
                 // another.
-                let expected = received.bytes().len().saturating_add(expected).min(MAX_BODY);
+                let expected = received.expected(&body.size_hint());
                 ready!(connection.state.in_flight.bodies.poll_capacity(expected, ticket, cx));
                 received.reserve(connection.progress.reserve_body(expected), expected);
             }

@@ -6,6 +6,7 @@ use remora_snapshot::{Budget, MAX_ANSWER, Role};
 
 use super::evaluation::{report, with_scratch};
 use super::headers::{ENVIRONMENT_KEY, LAST_EVENT_ID, header, key, text};
+use crate::counters::requests::EvaluationKind;
 use crate::dialects::validation::Refused;
 use crate::dialects::values::is_too_long;
 use crate::dialects::{analytics, identities};
@@ -132,6 +133,7 @@ pub(super) fn identity_in_query(
             r#"{"detail":[{"type":"string_too_long","loc":["query","identifier"],"msg":"String should have at most 2000 characters","input":null}]}"#,
         );
     }
+    environment.evaluations.count(EvaluationKind::Identities);
     // Flagsmith's API takes any value but the empty one for true.
     let is_transient = parameter(query, "transient", &mut other).is_some_and(|value| !value.is_empty());
     let feature = parameter(query, "feature", &mut third).filter(|name| !name.is_empty());
@@ -158,6 +160,7 @@ pub(super) fn identity_in_body(
     let mut buffer = Buffer::take();
     let digest = with_scratch(body, |scratch| {
         let digest = identities::answer_body(body, &loaded.snapshot, role, scratch, buffer.bytes())?;
+        environment.evaluations.count(EvaluationKind::Identities);
         report(environment, loaded, scratch);
         Ok::<_, Refused>(digest)
     });

@@ -82,6 +82,7 @@ pub(super) fn flag(environment: &Environment, loaded: &Loaded, role: Role, key: 
     let mut buffer = Buffer::take();
     let found = with_scratch(body, |scratch| {
         ofrep::read(body, &loaded.snapshot, scratch, ofrep::EntityTag::Unwanted)?;
+        environment.evaluations.count(EvaluationKind::OfrepFlag);
         let found = loaded.snapshot.write_ofrep_flag(&mut scratch.request, role, key, buffer.bytes());
         report(environment, loaded, scratch);
         Ok(found)

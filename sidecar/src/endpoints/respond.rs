@@ -21,13 +21,11 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
         }),
         Route::Identities | Route::Assignment if read => {
             flagsmith::with_key(state, parts, |environment, loaded, role| {
-                environment.evaluations.count(EvaluationKind::Identities);
                 flagsmith::identity_in_query(environment, loaded, role, route, parts.uri.query())
             })
         }
         Route::Identities | Route::Assignment if post => {
             flagsmith::with_key(state, parts, |environment, loaded, role| {
-                environment.evaluations.count(EvaluationKind::Identities);
                 flagsmith::identity_in_body(environment, loaded, role, route, body)
             })
         }
@@ -39,7 +37,6 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
             let mut decoded = String::new();
             let key = decode(key, false, &mut decoded);
             ofrep::with_key(state, parts, Some(key), |environment, loaded, role| {
-                environment.evaluations.count(EvaluationKind::OfrepFlag);
                 ofrep::flag(environment, loaded, role, key, body)
             })
         }

@@ -1,6 +1,7 @@
 //! The part of a request's body that has been received.
 
 use bytes::Bytes;
+use http_body::SizeHint;
 use memmap2::MmapMut;
 
 use crate::http::body::Buffer;
@@ -51,6 +52,12 @@ impl Received {
     /// True if the body needs a reservation before more of it is received.
     pub(crate) fn needs_reservation(&self) -> bool {
         self.reservation.is_none() && self.bytes().len() > SMALL
+    }
+
+    /// Returns the length of the whole body if the rest has this size, at most [`MAX_BODY`].
+    pub(crate) fn expected(&self, rest: &SizeHint) -> usize {
+        let rest = rest.exact().and_then(|rest| usize::try_from(rest).ok()).unwrap_or(MAX_BODY);
+        self.bytes().len().saturating_add(rest).min(MAX_BODY)
     }
 
     /// Sets the reservation, of `expected` bytes.
@@ -104,4 +111,26 @@ fn put(memory: &mut MmapMut, at: usize, bytes: &[u8]) -> usize {
         place.copy_from_slice(bytes);
     }
     end
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+    use http_body_util::{BodyExt as _, Full};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn received_portion_is_expected_once() {
+        let portions = [Bytes::from_static(&[b'x'; 5_000]), Bytes::from_static(&[b'y'; 3_000])];
+        let [first, second] = portions.map(Full::new);
+        let mut received = Received::default();
+        let mut body = std::pin::pin!(first);
+        assert_eq!(received.expected(&body.size_hint()), 5_000);
+        received.add(body.frame().await.unwrap().unwrap().into_data().unwrap()).unwrap();
+        assert!(received.needs_reservation());
+        assert_eq!(received.expected(&body.size_hint()), 5_000);
+        assert_eq!(received.expected(&second.size_hint()), 8_000);
+        assert_eq!(received.expected(&SizeHint::new()), MAX_BODY);
+    }
 }

@@ -3,13 +3,14 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use remora_sidecar::{Command, Failure, HELP, Options, Server, parse, probe, report, set_level};
+use remora_sidecar::{Command, Failure, HELP, Options, Server, UsageError, parse, probe, report, set_level};
 
 /// Exit code for an invalid command line (`EX_USAGE`).
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    match parse(std::env::args().skip(1)) {
+    let arguments = std::env::args_os().skip(1).map(|argument| argument.into_string().map_err(UsageError::NotUtf8));
+    match arguments.collect::<Result<Vec<_>, _>>().and_then(parse) {
         Ok(Command::Serve(options)) => match serve(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,6 +95,9 @@ impl Options {
 /// Reason why a command line is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
+    /// The argument is not UTF-8.
+    #[error("argument {0:?} is not UTF-8: write it in UTF-8, and rename the directory or socket that it names")]
+    NotUtf8(OsString),
     /// The option does not exist.
     #[error("option {0:?} does not exist: --help lists all options")]
     Unknown(String),

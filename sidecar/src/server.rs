@@ -1,5 +1,6 @@
 //! The lifecycle of the process: finds the environments, listens, serves, and drains.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -197,14 +198,20 @@ fn environments(directory: &Path, named: &[String]) -> Result<Vec<String>, Failu
         Ok(entries) => {
             for entry in entries {
                 let entry = entry.map_err(fail)?;
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if !name.starts_with('.') && entry.path().is_dir() {
-                    names.push(name);
+                if !entry.path().is_dir() {
+                    continue;
+                }
+                match entry.file_name().into_string() {
+                    Ok(name) if name.starts_with('.') => {}
+                    Ok(name) => names.push(name),
+                    Err(name) => log::warning!(
+                        "the name of directory {name:?} is not UTF-8: it is skipped; rename it to that of its FeatureEnvironment"
+                    ),
                 }
             }
         }
         // Named environments may appear later, together with the directory.
-        Err(_) if !named.is_empty() => {}
+        Err(cause) if cause.kind() == ErrorKind::NotFound && !named.is_empty() => {}
         Err(cause) => return Err(fail(cause)),
     }
     names.sort();

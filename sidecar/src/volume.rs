@@ -7,6 +7,7 @@
 mod mapping;
 mod sealed;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -18,6 +19,7 @@ use remora_snapshot::files::{self, CoreSet, MAX_FILE_BYTES};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
+use crate::log;
 use mapping::Source;
 pub(crate) use sealed::Unsealed;
 
@@ -121,6 +123,8 @@ pub(crate) struct Volume {
     directory: OwnedFd,
     identity: Identity,
     immutable: bool,
+    /// False if files are copied, because they may change or could not be mapped.
+    in_place: Cell<bool>,
 }
 
 impl Volume {
@@ -151,7 +155,8 @@ impl Volume {
         // the owner of a directory can still write to it where this mount of it is read-only.
         let renamed = rustix::fs::readlinkat(CWD, &link, Vec::new()).is_ok_and(|target| is_kubelets(target.to_bytes()));
         let read_only = rustix::fs::fstatvfs(&data).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY));
-        Ok(Some(Volume { directory: data, identity, immutable: in_pod && renamed && read_only }))
+        let immutable = in_pod && renamed && read_only;
+        Ok(Some(Volume { directory: data, identity, immutable, in_place: Cell::new(immutable) }))
     }
 
     /// Identity of the directory, which is the same until the link is renamed.
@@ -159,9 +164,19 @@ impl Volume {
         self.identity
     }
 
-    /// True if files are mapped in place, false if they are copied.
+    /// True if the files never change.
     pub(crate) fn is_immutable(&self) -> bool {
         self.immutable
+    }
+
+    /// True if files are mapped in place, false if they are copied.
+    pub(crate) fn maps_in_place(&self) -> bool {
+        self.in_place.get()
+    }
+
+    /// Copies files from now on.
+    pub(crate) fn copy_files(&self) {
+        self.in_place.set(false);
     }
 
     /// Loads a file. `None` if there is no such file.
@@ -206,7 +221,17 @@ impl Volume {
 
     /// Loads files, one after another.
     fn load(&self, sources: &[Source]) -> Result<Region, MapError> {
-        if self.immutable { mapping::map_in_place(sources) } else { mapping::copy(sources) }
+        if self.maps_in_place() {
+            match mapping::map_in_place(sources) {
+                // A failed attempt cannot give its addresses back, so there is only one.
+                Err(MapError::Read { name, cause }) => {
+                    log::warning!("cannot map {name} in place: {cause}; copying the files of this volume");
+                    self.copy_files();
+                }
+                other => return other,
+            }
+        }
+        mapping::copy(sources)
     }
 
     /// Reads the first `limit` bytes of a text file. `None` if there is no such file.
@@ -289,6 +314,19 @@ mod tests {
         std::fs::rename(path.join("..data_tmp"), path.join("..data")).unwrap();
         assert_ne!(one.identity(), Volume::open(&path, true).unwrap().unwrap().identity());
         assert!(is_volume(&path));
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn volume_whose_files_cannot_be_mapped_in_place_is_copied_from_then_on() {
+        let path = volume("in-place", &[("one", &[1; 70_001]), ("two", b"2")]);
+        let mut opened = Volume::open(&path, true).unwrap().unwrap();
+        opened.immutable = true;
+        opened.in_place.set(true);
+        let sources = ["one", "two"].map(|name| opened.source(name).unwrap().unwrap());
+        // The second file does not begin a page.
+        assert_eq!(opened.load(&sources).unwrap().as_ref().len(), 70_002);
+        assert!(opened.is_immutable() && !opened.maps_in_place());
         std::fs::remove_dir_all(&path).unwrap();
     }
 

@@ -4,7 +4,9 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
 
 use support::client::{Connection, get};
 use support::environment::{CLIENT_KEY, client_flags, sharded, written};
@@ -142,4 +144,16 @@ fn volume_without_a_core_is_reported_once_and_served_when_it_arrives() {
     assert!(page().lines().any(|line| line == missing), "{}", page());
     let log = program.stop();
     assert_eq!(log.iter().filter(|line| line.contains("the volume has no file core")).count(), 1, "{log:#?}");
+}
+
+#[test]
+fn directory_whose_name_is_not_utf8_is_skipped_with_a_warning() {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    fs::create_dir(directory.path().join(OsStr::from_bytes(b"shop\xff"))).unwrap();
+    let program = Program::start(sidecar(directory.path()));
+    let page = get(program.admin, "/metrics", &[]).body;
+    assert!(page.contains(r#"environment="shop""#) && !page.contains("shop\u{fffd}"), "{page}");
+    let log = program.stop();
+    assert!(log.iter().any(|line| line.contains(r#"directory "shop\xFF" is not UTF-8"#)), "{log:#?}");
 }

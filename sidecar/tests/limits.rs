@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -252,7 +254,18 @@ fn program_with_invalid_arguments_exits_with_the_remedy() {
         assert!(code == 1 && text.contains(&format!("cannot listen on {taken} {option}")), "{code} {text}");
         assert!(text.contains("check whether another container of the pod uses the port"), "{text}");
     }
+    // A file in the place of the directory is no directory that may appear later.
+    let core = volume.path.join("..data/core");
+    let named = ["--snapshots", core.to_str().unwrap(), "--environment", "shop", "--listen", &taken];
+    let (code, text) = run(&named);
+    assert!(code == 1 && text.contains("Not a directory"), "{code} {text}");
     drop(holder);
+    let output = Command::new(env!("CARGO_BIN_EXE_remora-sidecar"))
+        .args([OsStr::from_bytes(b"--snapshots"), OsStr::from_bytes(b"\xff"), OsStr::from_bytes(b"--log-level\xfe")])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(64) && text.contains("is not UTF-8"), "{text}");
     let too_long = format!("/tmp/{}.sock", "x".repeat(200));
     let (code, text) = run(&["--snapshots", path, "--listen-unix", &too_long]);
     assert!(code == 64 && text.contains("a path of at most 107 bytes"), "{code} {text}");

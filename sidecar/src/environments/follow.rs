@@ -79,6 +79,8 @@ struct FollowedVolume {
     in_pod: bool,
     /// The directory that was checked last, whether its snapshot was accepted or refused.
     seen: Option<Identity>,
+    /// The directory whose files could not be mapped in place.
+    copied: Option<Identity>,
     /// True if another check of the same directory can only have the same result.
     settled: bool,
     /// The overrides files that are served, by slot.
@@ -95,6 +97,7 @@ impl FollowedVolume {
             directory,
             in_pod,
             seen: None,
+            copied: None,
             settled: false,
             overrides: [const { None }; files::OVERRIDES_SLOTS],
             problem: None,
@@ -125,7 +128,13 @@ impl FollowedVolume {
             self.seen = Some(volume.identity());
             // Another attempt must not take this one for a settled check.
             self.settled = false;
+            if self.copied == self.seen {
+                volume.copy_files();
+            }
             let read = load(&volume, environment.loaded.load().as_deref(), &self.overrides);
+            if volume.is_immutable() && !volume.maps_in_place() {
+                self.copied = self.seen;
+            }
             match read {
                 Ok(Some(mut read)) => {
                     environment.override_flags(&mut read.loaded);

@@ -96,7 +96,7 @@ pub(super) fn load(
     let complete = other_core.is_none()
         && incomplete.is_none_or(|files| names_fewer(&overrides, files))
         && document.is_some() == snapshot.serves_document();
-    let in_place = volume.is_immutable();
+    let in_place = volume.maps_in_place();
     let state = state.finish();
     let since = previous.filter(|previous| previous.state == state).map_or(now, |previous| previous.since);
     let loaded =

@@ -63,7 +63,8 @@ pub fn report(error: &dyn std::error::Error) {
     error!("{error}");
 }
 
-/// Writes a log line. Requests log nothing, so the write may block.
+/// Writes a log line, and blocks until it is written. At the default level, a request logs nothing, or a line that is
+/// limited in its rate.
 pub(crate) fn log(level: Level, message: fmt::Arguments<'_>) {
     if level as u8 > THRESHOLD.load(Ordering::Relaxed) {
         return;

@@ -114,7 +114,9 @@ impl Budget {
             return Poll::Ready(());
         }
         let mut reservations = self.reservations();
+        let closing = reservations.closing;
         while self.would_exceed(bytes, reservations.closing) && reservations.evict() {}
+        let closed = reservations.closing - closing;
         let place = *ticket.0.get_or_insert_with(|| reservations.next());
         reservations.waiting.insert(place, cx.waker().clone());
         if !std::mem::replace(&mut reservations.is_round_running, true) {
@@ -127,6 +129,11 @@ impl Budget {
                 drop(reservations);
                 budget.wake();
             });
+        }
+        // Writing a line may block, so no lock is held.
+        drop(reservations);
+        if closed > 0 {
+            log::debug!("closed connections with {closed} bytes in flight to make room");
         }
         Poll::Pending
     }
@@ -172,7 +179,6 @@ impl Reservations {
             return false;
         };
         self.closing += bytes;
-        log::debug!("closed a connection with {bytes} bytes in flight to make room");
         if let Some(task) = task {
             task.abort();
         }
@@ -192,7 +198,7 @@ impl Reservation {
     /// Notes that the client has just sent or fetched some of the bytes.
     pub(crate) fn touch(&mut self) {
         let mut reservations = self.budget.reservations();
-        // The reserved is gone if its connection is being closed.
+        // The entry is gone if its connection is being closed.
         if let Some(reserved) = reservations.by_touch.remove(&self.touch) {
             let touched = reservations.round;
             self.touch = reservations.add(Reserved { touched, ..reserved });
@@ -269,7 +275,7 @@ mod tests {
         assert!(stalls.await.is_err_and(|error| error.is_cancelled()));
         assert!(!moves.is_finished());
         assert_eq!(budget.used.load(Ordering::Relaxed), 40);
-        // A reserved that makes progress all the time is closed in the end, too.
+        // A connection that makes progress all the time is closed in the end, too.
         wait_for_room(&budget, 61, &touch).await;
         assert!(moves.await.is_err_and(|error| error.is_cancelled()));
         assert_eq!((budget.used.load(Ordering::Relaxed), budget.reservations().closing), (0, 0));

@@ -54,9 +54,9 @@ impl<B: AsRef<[u8]>> Document<B> {
             if part.index as usize != index {
                 return Err(malformed(index, "it is another part than its name says"));
             }
-            let rule = rule(bytes.as_ref());
-            std::hash::Hasher::write(&mut hasher, rule);
-            stored += rule.len() as u64;
+            let chunk = chunk(bytes.as_ref());
+            std::hash::Hasher::write(&mut hasher, chunk);
+            stored += chunk.len() as u64;
         }
         let about = about.ok_or_else(|| malformed(0, "there is none"))?;
         if stored != about.stored || hasher.finish128().as_bytes() != about.name {
@@ -70,7 +70,7 @@ impl<B: AsRef<[u8]>> Document<B> {
     /// Checks the gzip frame around the compressed bytes: the fixed header without optional fields, and the length.
     fn check_frame(&self) -> Result<(), ReadError> {
         // A file boundary may cut through either end.
-        let bytes = || self.parts.iter().flat_map(|part| rule(part.as_ref()));
+        let bytes = || self.parts.iter().flat_map(|part| chunk(part.as_ref()));
         let length = (self.about.length as u32).to_be_bytes(); // gzip stores the lower 32 bits; reversed here
         let header = bytes().take(4).eq(&[0x1f, 0x8b, 8, 0]);
         let trailer = bytes().rev().take(4).eq(&length);
@@ -110,8 +110,8 @@ impl<B: AsRef<[u8]>> Document<B> {
     /// Returns the deflate stream within a file: the same bytes without the gzip header and trailer.
     pub fn deflated(&self, file: usize) -> Option<&[u8]> {
         let bytes = self.parts.get(file)?.as_ref();
-        let before: u64 = self.parts.iter().take(file).map(|part| rule(part.as_ref()).len() as u64).sum();
-        let all = rule(bytes);
+        let before: u64 = self.parts.iter().take(file).map(|part| chunk(part.as_ref()).len() as u64).sum();
+        let all = chunk(bytes);
         let start = (GZIP_HEADER as u64).saturating_sub(before).min(all.len() as u64);
         let end = (self.about.stored - GZIP_TRAILER as u64).saturating_sub(before).min(all.len() as u64);
         Some(all.get(start as usize..end as usize).unwrap_or_default())
@@ -119,7 +119,7 @@ impl<B: AsRef<[u8]>> Document<B> {
 }
 
 /// Returns the bytes of the gzip stream in one file.
-fn rule(file: &[u8]) -> &[u8] {
+fn chunk(file: &[u8]) -> &[u8] {
     file.get(DOCUMENT_START..).unwrap_or_default()
 }
 

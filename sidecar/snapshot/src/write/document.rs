@@ -19,20 +19,20 @@ pub(super) fn divide(
 ) -> Result<Vec<Vec<u8>>, WriteError> {
     let too_large = || WriteError::DocumentTooLarge { bytes: document.gzip.len(), slots: DOCUMENT_SLOTS, limit };
     let room = limit.checked_sub(DOCUMENT_START).filter(|room| *room > 0).ok_or_else(too_large)?;
-    let percentage_rules: Vec<&[u8]> = document.gzip.chunks(room).collect();
-    if percentage_rules.len() > DOCUMENT_SLOTS {
+    let chunks: Vec<&[u8]> = document.gzip.chunks(room).collect();
+    if chunks.len() > DOCUMENT_SLOTS {
         return Err(too_large());
     }
     let name = checksum(&document.gzip);
-    let (number, length) = (percentage_rules.len() as u32, document.length); // at most as many as slots
-    let part = |(index, rule): (u32, &&[u8])| {
+    let (number, length) = (chunks.len() as u32, document.length); // at most as many as slots
+    let part = |(index, chunk): (u32, &&[u8])| {
         let mut file = vec![0; DOCUMENT_START];
         let stored = document.gzip.len() as u64;
         put(&mut file, HEADER, &Part { index, number, name, length, stored }.encode());
-        file.extend_from_slice(rule);
+        file.extend_from_slice(chunk);
         head(&mut file, DOCUMENT_MAGIC, fingerprint);
         check(&mut file);
         file
     };
-    Ok((0..).zip(&percentage_rules).map(part).collect())
+    Ok((0..).zip(&chunks).map(part).collect())
 }

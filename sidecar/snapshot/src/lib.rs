@@ -32,7 +32,7 @@
 //!             | header, 64 bytes: magic, version, length, checksum, ...            |
 //!         64  +--------------------------------------------------------------------+
 //!             | section table: (offset, length) of each of the 39 sections         |
-//!        368  +--------------------------------------------------------------------+
+//!        376  +--------------------------------------------------------------------+
 //!             |                                                                    |
 //!  request:   |  trait names, slots, derived, literals                             |
 //!  traits ----|--> (1) put each trait's value into its slot; derive other slots    |
@@ -145,7 +145,7 @@
 //! | context (`Context`) | one state of a feature: enabled or not, value, split |
 //! | core | everything except identity overrides that do not fit into it, and the document: one file, or several parts |
 //! | derivation | the rule that gives a slot a value if the request has no trait of its name |
-//! | digest | 64 bits that identify what a flag is: id, state and value |
+//! | digest | 64 bits that identify what a flag is: id, state, value, and the members that an experiment adds |
 //! | document | the environment document that the operator compiled, for SDKs that evaluate locally |
 //! | exact match (`ExactMatch`) | a row of the hash table of an attribute index: maps a member key to candidates |
 //! | fingerprint | 128 bits that identify the environment, and the key of all keyed hashes |
@@ -184,7 +184,7 @@
 //! |---|---|---|
 //! | 0 | 8 | magic: `REMORA`, 0x1A, then `C` for a core, `P` for a pointer, `O` for overrides, `D` for a document |
 //! | 8 | 2 | format major, 3: a reader refuses every major but its own |
-//! | 10 | 2 | format minor: a new minor only adds, and a reader ignores what it does not know |
+//! | 10 | 2 | format minor: a new minor adds only what a reader may ignore: sections behind the last one of the table, and bits of the flags of *features*, *segments* and *origin*. Anything else that is new needs a required feature or a new major |
 //! | 12 | 4 | required features: a reader refuses a file with bits that it does not know (none are defined yet) |
 //! | 16 | 8 | length of the file in bytes |
 //! | 24 | 16 | checksum of all bytes after this field: SipHash-1-3-128 with a key of zeros |
@@ -364,11 +364,25 @@
 //! | 4 | the literal *argument* |
 //! | 5 | a member of another flag's result: *argument* has the feature in the lower 24 bits and the member above them (0 enabled, 1 value, 2 variant, 3 reason, 4 name, 5 id; 6 is any other member, which is never set) |
 //!
+//! The members of a flag's result are those of Flagsmith's engine 11, before an answer leaves disabled values out. The
+//! state is a boolean, and the id an integer. The value is read as a literal. The variant is the text of its name, which
+//! is coerced like a trait: `control` if the context has a split and no variant was chosen; not set if it has no split,
+//! and for a variant without a name. The name is coerced, and so is the reason, the first of these that applies:
+//!
+//! | reason | if |
+//! |---|---|
+//! | `ERROR; code=CIRCULAR_DEPENDENCY` | the flag is part of a cycle |
+//! | `SPLIT; weight=W` | a variant was chosen, whose weight is W |
+//! | `TARGETING_MATCH; segment=identity_overrides` | the identity's item decided |
+//! | `TARGETING_MATCH; segment=NAME` | an override of the segment NAME decided |
+//! | `DEFAULT` | the feature has flag 2 (targeted) |
+//! | `STATIC` | always |
+//!
 //! ### Digests
 //!
 //! A *digest* identifies what a flag is: the first half of SipHash-1-3-128 with a key of zeros over its id (8), its
-//! state (1) and its value as JSON, followed by the members that an experiment adds, if one runs on the feature. Answers
-//! with equal sums of digests, modulo 2⁶⁴, have the same flags, except for collisions.
+//! state (1) and its value as JSON, followed by the members that an experiment adds, if one runs on the feature
+//! ("Winners and bytes"). Answers with equal sums of digests, modulo 2⁶⁴, have the same flags, except for collisions.
 //!
 //! ### Percentages
 //!
@@ -470,7 +484,9 @@
 //!
 //! If flag 1 is set and the slot is not set, the value is that of the slot's derivation 5. Such a flag is decided for
 //! the same identity when it is first read, by the segments that override it, in row order. If deciding it reads the
-//! flag itself again, the member is not set there, and a segment whose result depended on that does not match.
+//! flag itself again, the member is not set there, and a segment whose result depended on that does not match. The
+//! member is not set, either, if 64 flags are being decided at that moment ([`MAX_CHAIN`]), or if 16,384 decisions have
+//! begun for the request: a flag on a cycle is decided again whenever it is read, so cycles could multiply them.
 //!
 //! ## Winners and bytes
 //!
@@ -490,10 +506,20 @@
 //! served, if it is for server keys only and the key is a client key, or if it is disabled and *origin* says that
 //! disabled flags are hidden.
 //!
+//! An experiment runs on a feature with flag 8. In the answer for an identity, its object then has `,"variant":` and the
+//! variant's name as JSON before the `}`, and, if the state that won has metadata (its default or an override by a
+//! segment, never an identity's item), `,"metadata":` and the metadata. The name is `"control"` if the context has a
+//! split and no variant was chosen, or if the feature has flag 16 and no variant was chosen; it is `null` otherwise, and
+//! for a variant without a name. The finished arrays without an identity have neither member.
+//!
 //! OFREP's object is the head, `,"value":` and the value, `,"reason":"` and the reason, `","variant":` and the
 //! variant's name (`"control"` for the control value, `""` without a split), the tail, `true` or `false`, and `}}`. The
 //! value of a feature whose value is `null` is its state. A disabled feature with a value has no member `value`, unless
-//! *origin* says otherwise. The reason is the first that applies: `ERROR` (the flag is part of a cycle), `DISABLED`,
+//! *origin* says otherwise. If *origin* has flag 64, a value that is a string takes the form of the object that it holds:
+//! the string's characters, byte for byte, with white space around the object if there is some. They must be one JSON
+//! object and no more, with at most 64 levels of objects and lists, without lone surrogates among its escapes, and
+//! without numbers beyond a double. Any other string stays as it is, and every string whose length the budget of the
+//! request does not pay for. The reason is the first that applies: `ERROR` (the flag is part of a cycle), `DISABLED`,
 //! `SPLIT` (a variant), `TARGETING_MATCH` (a segment or the identity), `STATIC`.
 //!
 //! # Example

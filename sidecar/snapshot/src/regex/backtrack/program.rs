@@ -34,9 +34,10 @@ pub enum Instruction {
     LineEnd,
     /// Matches between a character in the set and one outside of it (first row, count).
     Boundary(u32, u32),
-    /// Matches where [`Self::Boundary`] does not (first row, count).
+    /// Matches where [`Self::Boundary`] does not, and nowhere in an empty text (first row, count).
     NoBoundary(u32, u32),
-    /// Matches the text of a group again (first slot of the group; true: ignoring case).
+    /// Matches the text of a group again (first slot of the group; true: ignoring case, which compares the first
+    /// character of each character's lower-case form).
     Backreference(u32, bool),
     /// Continues if the group has matched, otherwise at the place (first slot of the group, place).
     IfGroup(u32, u32),

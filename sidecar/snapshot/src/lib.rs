@@ -569,7 +569,7 @@ pub use snapshot::describe::{
 };
 pub use snapshot::explain::{Decision, Explanation, SegmentExplanation};
 pub use snapshot::request_state::RequestState;
-pub use snapshot::{Overrun, Snapshot, digest};
+pub use snapshot::{Overrun, Snapshot};
 pub use values::number::{Integer, write_float};
 pub use values::percentage::{Hash, percentage};
 pub use write::{File, WriteError, Written, pointer, write};

@@ -264,7 +264,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     }
 
     /// Sets the request's own key, which is hashed instead of client key and identifier. Flagsmith's evaluation context
-    /// allows such a key; none of Flagsmith's SDKs sends one.
+    /// allows such a key; none of Flagsmith's SDKs sends one, so only tests that compare with the engine use it.
     pub fn set_key(&self, request: &mut RequestState, key: &str) {
         request.context.set_key(key);
     }
@@ -414,9 +414,8 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     }
 }
 
-/// Returns a 64-bit digest of any bytes, for validators of HTTP caches.
-#[must_use]
-pub fn digest(bytes: &[u8]) -> u64 {
+/// Returns a 64-bit digest of any bytes.
+pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = checksum(bytes);
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }

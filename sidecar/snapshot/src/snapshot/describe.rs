@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use crate::Snapshot;
-use crate::digest;
 use crate::format::{
     layout::{AUTOMATON, BACKTRACKING, SERVER_ONLY, UNSERVED},
     overrides::value_of,
     view::View,
 };
+use crate::snapshot::digest;
 
 /// The content of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,7 +30,7 @@ const PACE: Duration = Duration::from_millis(40);
 /// Largest number of requests with uses in a round. Other uses wait for the next round.
 const REQUESTS_MAX: usize = 16;
 /// Number of used flags that are remembered for the next report of the environment.
-const NAMES_MAX: usize = 1 << 14;
+const NAMES_MAX: usize = 16 << 10;
 /// Longest wait before uses that were not sent are sent again.
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 /// Number of failures in a row after which status and log report them.

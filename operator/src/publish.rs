@@ -185,18 +185,18 @@ impl Publisher {
         }
         let mut outdated = Vec::new();
         for wanted in &wanted {
-            let (verdict, version) = self.check(to, wanted, cache).await?;
+            let (verdict, found) = self.check(to, wanted, cache).await?;
             if verdict == Verdict::Outdated {
-                outdated.push((wanted, version));
+                outdated.push((wanted, found));
             }
         }
-        for (wanted, version) in &outdated {
+        for (wanted, found) in &outdated {
             // If the API server does not answer, it is not known which version is the operator's, and which core is published.
             cache.written.remove(&(to.object_kind, wanted.name.clone()));
             if wanted.is_core() {
                 cache.placed.remove(&to.object_kind);
             }
-            let applied = self.apply(to, wanted, version.as_deref()).await;
+            let applied = self.apply(to, wanted, found.as_ref()).await;
             if applied.is_err() {
                 // The cached Secrets may not be what the API server has.
                 cache.refreshed = None;
@@ -251,14 +251,14 @@ impl Publisher {
         self.secrets.retain(is_there);
     }
 
-    /// Writes the object if it still has this resource version, or still does not exist, and returns its new one.
+    /// Writes the object if it is still as it was found, or still does not exist, and returns its new resource version.
     async fn apply(
         &self,
         objects: Collection<'_>,
         wanted: &Wanted<'_>,
-        version: Option<&str>,
+        found: Option<&ObjectMeta>,
     ) -> Result<Option<String>, Error> {
-        let applied = self.calls(objects).apply(wanted, version).await?;
+        let applied = self.calls(objects).apply(wanted, found).await?;
         let version = applied.resource_version.clone();
         match (objects.object_kind, &version) {
             (ObjectKind::ConfigMap, Some(version)) => {
@@ -288,14 +288,14 @@ impl Publisher {
         Ok(())
     }
 
-    /// Compares the existing object with the desired one. Returns the resource version that a write should replace, if the
-    /// object exists: a write that arrives late, after a later one of another process, changes nothing then.
+    /// Compares the existing object with the desired one, and returns it. A write names its UID and resource version, so
+    /// that it changes nothing if it arrives late, after a later one of another process.
     async fn check(
         &self,
         objects: Collection<'_>,
         wanted: &Wanted<'_>,
         cache: &WriteCache,
-    ) -> Result<(Verdict, Option<String>), Error> {
+    ) -> Result<(Verdict, Option<ObjectMeta>), Error> {
         let written = cache.written.get(&(objects.object_kind, wanted.name.clone())).map(String::as_str);
         let mut found = self.find(objects, &wanted.name).await?;
         if let (Some(version), Some(written)) =
@@ -308,7 +308,7 @@ impl Publisher {
         let Some(found) = found else { return Ok((Verdict::Outdated, None)) };
         match wanted.verdict(objects.owner, &found, written) {
             Verdict::Foreign => Err(Error::Conflict(objects.describe(&wanted.name))),
-            verdict => Ok((verdict, found.resource_version)),
+            verdict => Ok((verdict, Some(found))),
         }
     }
 

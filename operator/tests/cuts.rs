@@ -103,7 +103,7 @@ fn watches_that_lag_or_break_end_as_undisturbed_run() {
 }
 
 /// Plans that failed once, each for a cause of its own.
-const MENDED: [&str; 5] = [
+const MENDED: [&str; 9] = [
     // The status of a process that had lost its lease arrived late, and stayed.
     "secret-history w7=late1000",
     // So did its copy in a Secret.
@@ -111,6 +111,14 @@ const MENDED: [&str; 5] = [
     // The answer to the write of a copy was lost.
     "secret-history w5=lost",
     "secret-shards w31=lost",
+    // The copy was not written again, so that nobody could pin its revision.
+    "pin w5=lost",
+    // A core arrived late whose kind of objects was gone.
+    "carrier-shards w26=after-away,w31=late1000@236",
+    // A file of an environment that had shrunk meanwhile arrived late.
+    "secret-shards w14=late1000,w11=before-away@313",
+    // The first publication was cut off before it had a core, and the next version did not find its rest.
+    "secret-upgrade w2=before-away,w3=before@89",
     // The first core arrived late, and replaced its successor.
     "small w1=late1000",
 ];

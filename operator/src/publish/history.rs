@@ -5,10 +5,15 @@ use std::collections::HashSet;
 use super::{
     Destination, Error, Owner, Publisher, WriteCache,
     object::{Verdict, Wanted},
+    owner::Collection,
     record::{Past, Record},
     snapshot::{File, Snapshot},
 };
 use crate::api::ObjectKind;
+
+/// Number of writes that are repeated while a snapshot is copied. There is no later time for it: without its copy, nobody
+/// can go back to the revision.
+const ARCHIVE_RETRIES: u32 = 1;
 
 impl Publisher {
     /// Copies a snapshot that is about to be replaced. Skips files that an earlier copy already holds.
@@ -22,17 +27,24 @@ impl Publisher {
         cache: &mut WriteCache,
     ) -> Result<(), Error> {
         let objects = destination.collection();
+        let mut retries = ARCHIVE_RETRIES;
         for content in snapshot.archived() {
             let wanted = Wanted::past(objects.owner, content, &snapshot.revision);
-            let (verdict, version) = self.check(objects, &wanted, cache).await?;
-            if verdict == Verdict::Outdated {
-                let applied = self.apply(objects, &wanted, version.as_deref()).await;
-                if applied.is_err() && objects.object_kind == ObjectKind::Secret {
+            while let Err(error) = self.copy(objects, &wanted, cache).await {
+                if objects.object_kind == ObjectKind::Secret {
                     // The answer may be lost, or the write may be on its way.
-                    cache.expect_late(wanted.name);
+                    cache.expect_late(wanted.name.clone());
                 }
-                applied?;
+                retries = retries.checked_sub(1).ok_or(error)?;
             }
+        }
+        Ok(())
+    }
+
+    async fn copy(&self, objects: Collection<'_>, wanted: &Wanted<'_>, cache: &WriteCache) -> Result<(), Error> {
+        let (verdict, found) = self.check(objects, wanted, cache).await?;
+        if verdict == Verdict::Outdated {
+            self.apply(objects, wanted, found.as_ref()).await?;
         }
         Ok(())
     }

@@ -100,14 +100,11 @@ impl Publisher {
 
     async fn discover(&self, secrets: Collection<'_>, cache: &mut WriteCache) -> Result<(), Error> {
         self.refresh(secrets, cache).await?;
-        self.discover_in(FORMAT, secrets).await?;
+        self.discover_in(FORMAT, secrets, cache).await?;
         self.discover_copies(secrets, cache).await?;
         for format in FORMAT.earlier() {
-            let core = secrets.owner.environment.object_in(format, files::CORE);
-            // Deletion removes the core last, so without a core no object of this format exists.
-            if self.calls(secrets).metadata(&core).await?.is_some() {
-                self.discover_in(format, secrets).await?;
-            }
+            // A first publication that was cut off has no core.
+            self.discover_in(format, secrets, cache).await?;
         }
         Ok(())
     }
@@ -129,16 +126,16 @@ impl Publisher {
 
     /// Finds the Secrets of one format by their names. The files of each kind are numbered without a gap, so the search
     /// ends at the first missing number.
-    async fn discover_in(&self, format: Format, secrets: Collection<'_>) -> Result<(), Error> {
+    async fn discover_in(&self, format: Format, secrets: Collection<'_>, cache: &mut WriteCache) -> Result<(), Error> {
         let overrides = (0..files::OVERRIDES_SLOTS).map(files::overrides).collect();
         let document = (0..files::DOCUMENT_SLOTS).map(files::document).collect();
         for series in [vec![files::CORE.to_owned()], overrides, document] {
-            self.discover_series(format, secrets, series).await?;
+            self.discover_series(format, secrets, series, cache).await?;
         }
         // Set `b` is written after set `a` and deleted before it, so without set `a` it does not exist.
         for set in CoreSet::ALL {
             let parts = (0..files::MAX_CORE_PARTS).map(|part| files::core_part(set, part)).collect();
-            if self.discover_series(format, secrets, parts).await? == 0 {
+            if self.discover_series(format, secrets, parts, cache).await? == 0 {
                 break;
             }
         }
@@ -151,11 +148,18 @@ impl Publisher {
         format: Format,
         secrets: Collection<'_>,
         series: Vec<String>,
+        cache: &mut WriteCache,
     ) -> Result<usize, Error> {
         let mut count = 0;
         for file in series {
             let name = secrets.owner.environment.object_in(format, &file);
-            let Some(found) = self.calls(secrets).metadata(&name).await? else { break };
+            let Some(found) = self.calls(secrets).metadata(&name).await? else {
+                if format == FORMAT {
+                    // The process before may have sent it: it writes one after another.
+                    cache.expect_late(name);
+                }
+                break;
+            };
             self.secrets.put(secrets.owner, &name, Some(found));
             count += 1;
         }

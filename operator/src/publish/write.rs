@@ -76,21 +76,24 @@ enum Purpose {
 
 impl Calls<'_> {
     /// Applies the object and returns its metadata as the API server stored it. The API server refuses the write if the
-    /// object has another resource version than `version`, or exists without a `version`.
-    pub(super) async fn apply(&self, wanted: &Wanted<'_>, version: Option<&str>) -> Result<ObjectMeta, Error> {
+    /// object is not as it was `found` any more, or if it exists and was not found.
+    pub(super) async fn apply(&self, wanted: &Wanted<'_>, found: Option<&ObjectMeta>) -> Result<ObjectMeta, Error> {
         match self.objects.object_kind {
-            ObjectKind::ConfigMap => self.apply_as::<ConfigMap>(wanted, version).await,
-            ObjectKind::Secret => self.apply_as::<Secret>(wanted, version).await,
+            ObjectKind::ConfigMap => self.apply_as::<ConfigMap>(wanted, found).await,
+            ObjectKind::Secret => self.apply_as::<Secret>(wanted, found).await,
         }
     }
 
     async fn apply_as<K: SnapshotObject>(
         &self,
         wanted: &Wanted<'_>,
-        version: Option<&str>,
+        found: Option<&ObjectMeta>,
     ) -> Result<ObjectMeta, Error> {
         let (metadata, content) = wanted.object(self.objects.owner);
-        let metadata = ObjectMeta { resource_version: Some(version.unwrap_or(NO_OBJECT).to_owned()), ..metadata };
+        // With a UID, the API server refuses to create the object again.
+        let uid = found.and_then(|found| found.uid.clone());
+        let version = found.and_then(|found| found.resource_version.as_deref()).unwrap_or(NO_OBJECT);
+        let metadata = ObjectMeta { uid, resource_version: Some(version.to_owned()), ..metadata };
         let object = K::with_content(metadata, content);
         let parameters = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(&object);

@@ -77,10 +77,16 @@ impl Plan {
         })
     }
 
-    /// True if a write may fail for a process that goes on. A copy of an earlier revision is not written again then, because
-    /// the next revision matters more.
+    /// True if several writes may fail for a process that goes on. A copy of an earlier revision is written twice, and no
+    /// third time, because the next revision matters more.
     pub(super) fn fails_writes(&self) -> bool {
-        self.faults.iter().any(|fault| matches!(fault, Fault::Write(_, Fate::Lost | Fate::Refused | Fate::Overlap(_))))
+        let failures = |fault: &Fault| match fault {
+            Fault::Write(_, Fate::Lost | Fate::Refused) => 1,
+            // Each of two controllers refuses writes of the other one.
+            Fault::Write(_, Fate::Overlap(_)) => 2,
+            _ => 0,
+        };
+        self.faults.iter().map(failures).sum::<usize>() > 1
     }
 
     /// True if all that goes wrong is what a process sees while it runs. No write may be repeated then.

@@ -1,7 +1,7 @@
 //! A process of the controller: the real reconciliation, with watches that a plan can disturb.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -180,9 +180,10 @@ impl Process {
                 return true;
             }
             Some(Sight::Swaps) if !self.pending.is_empty() => {
-                // The first change of an object that is chosen by chance.
-                let chosen = self.random.usize(..self.pending.len());
-                let key = self.pending[chosen].1.0.clone();
+                // The first change of an object that is chosen by chance, whatever the number of its changes is.
+                let keys: BTreeSet<&Key> = self.pending.iter().map(|(_, (key, _))| key).collect();
+                let chosen = self.random.usize(..keys.len());
+                let key = keys.into_iter().nth(chosen).unwrap().clone();
                 let first = self.pending.iter().position(|(_, (other, _))| *other == key).unwrap();
                 let change = self.pending.remove(first).unwrap();
                 self.report(change);

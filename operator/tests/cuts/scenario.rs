@@ -144,6 +144,8 @@ pub(super) fn all() -> Vec<Scenario> {
                 Step::Source(of_features("b", 2)),
                 Step::Confirm(of_features("b", 2)),
                 Step::Source(of_features("c", 2)),
+                // Without a controller at the steps before, this document has shrunk.
+                Step::Confirm(of_features("c", 2)),
             ],
         ),
         scenario(

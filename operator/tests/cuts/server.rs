@@ -137,7 +137,8 @@ impl Server {
                 object["metadata"]["resourceVersion"] = version;
                 manage(object, kind);
             }),
-            // A real API server ignores the preconditions of an apply that creates an object.
+            ("PATCH", None) if !call.body["metadata"]["uid"].is_null() => failure(409, "Conflict"),
+            // A real API server ignores the resource version of an apply that creates an object.
             ("PATCH", None) => {
                 let mut object = call.body.clone();
                 manage(&mut object, kind);

@@ -37,11 +37,12 @@ async fn snapshot_in_secret_writes_no_config_map() {
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
     let (_, calls) = operator.turn(fenv(1, &secret())).await;
-    let series = ["core", "overrides-00", "document-00", "core-a-00"]
-        .map(|file| format!("get secret/remora-storefront-v3-{file}"));
-    let mut expected: Vec<String> = series.to_vec();
-    let earlier = FORMAT.earlier().map(|format| format!("get secret/remora-storefront-{format}-core"));
-    expected.extend(earlier);
+    let series = |format: String| {
+        ["core", "overrides-00", "document-00", "core-a-00"]
+            .map(|file| format!("get secret/remora-storefront-{format}-{file}"))
+    };
+    let mut expected: Vec<String> = series(FORMAT.to_string()).to_vec();
+    expected.extend(FORMAT.earlier().flat_map(|format| series(format.to_string())));
     expected.push(format!("get {SECRET}"));
     let read: Vec<&String> = calls.iter().filter(|call| call.starts_with("get secret/")).collect();
     assert_eq!(read, expected.iter().collect::<Vec<_>>(), "each Secret is read by its name");

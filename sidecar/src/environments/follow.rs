@@ -162,10 +162,13 @@ impl FollowedVolume {
 
     /// Serves the snapshot that was read. False if the same snapshot is served already.
     fn adopt(&mut self, environment: &Environment, read: Read, seen_before: bool, time: Duration) -> bool {
-        let Read { loaded, overrides, refused, incomplete } = read;
+        let Read { mut loaded, overrides, refused, incomplete } = read;
+        let previous = environment.loaded.load();
+        let served_since = previous.as_ref().filter(|previous| previous.state == loaded.state).map(|same| same.since);
+        let same = served_since.is_some();
+        loaded.since = served_since.unwrap_or(loaded.since);
         let loaded = Arc::new(loaded);
         let revision = loaded.snapshot.revision();
-        let same = environment.loaded.load().as_ref().is_some_and(|previous| previous.state == loaded.state);
         if !(same && seen_before) {
             // New files with the same content are served too, because that frees the memory of the old files.
             environment.serve(&loaded);

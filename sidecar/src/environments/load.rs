@@ -98,9 +98,8 @@ pub(super) fn load(
         && document.is_some() == snapshot.serves_document();
     let in_place = volume.maps_in_place();
     let state = state.finish();
-    let since = previous.filter(|previous| previous.state == state).map_or(now, |previous| previous.since);
     let loaded =
-        Loaded { snapshot, core, state, since, document, complete, in_place, sizes, overridden: None, generation };
+        Loaded { snapshot, core, state, since: now, document, complete, in_place, sizes, overridden: None, generation };
     Ok(Some(Read { loaded, overrides, refused, incomplete: other_core }))
 }
 

@@ -93,7 +93,7 @@ pub(crate) struct Environment {
     pub(crate) overruns: Overruns,
     pub(crate) uses: Uses,
     /// Flags that this process answers with another state or value.
-    overrides: Arc<[PodOverride]>,
+    pub(super) overrides: Arc<[PodOverride]>,
 }
 
 impl Environment {

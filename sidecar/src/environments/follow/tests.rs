@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 
 use remora_snapshot::files::{self, CORE, CoreSet, PART_BYTES, core_part};
 use remora_snapshot::model::{self, Context, Feature};
-use remora_snapshot::{Role, Snapshot, pointer, write};
+use remora_snapshot::{PodOverride, Role, Snapshot, pointer, write};
 
 use super::*;
 
@@ -360,13 +360,17 @@ fn overrides_file_under_the_name_of_another_is_refused() {
 
 #[test]
 fn volume_written_again_with_equal_content_keeps_its_time() {
-    let files = with_overrides(2_000);
-    let mut pod = Pod::new();
-    pod.loads(&files);
-    let since = |pod: &Pod| pod.environment.loaded.load().as_ref().unwrap().since;
-    let first = since(&pod);
-    pod.loads(&files);
-    assert_eq!((since(&pod), pod.reloads(Reload::Same)), (first, 1));
-    pod.loads(&with_overrides(2_001));
-    assert!(since(&pod) > first);
+    let override_of = |flag: &str| PodOverride { flag: flag.to_owned(), enabled: Some(false), value: None };
+    for overrides in [vec![], vec![override_of("large")]] {
+        let files = with_overrides(2_000);
+        let mut pod = Pod::new();
+        pod.environment.overrides = overrides.into();
+        pod.loads(&files);
+        let since = |pod: &Pod| pod.environment.loaded.load().as_ref().unwrap().since;
+        let first = since(&pod);
+        pod.loads(&files);
+        assert_eq!((since(&pod), pod.reloads(Reload::Same)), (first, 1));
+        pod.loads(&with_overrides(2_001));
+        assert!(since(&pod) > first);
+    }
 }

@@ -130,6 +130,23 @@ impl Injected {
     }
 }
 
+#[cfg(test)]
+impl Injected {
+    /// A pod of which only name and UID are known.
+    pub(super) fn named(name: &str) -> Self {
+        Self {
+            uid: name.to_owned(),
+            name: name.to_owned(),
+            is_ending: false,
+            notified: None,
+            admin: None,
+            capacity: None,
+            volume: None,
+            created: None,
+        }
+    }
+}
+
 /// Returns the revision in an annotation's value, which the number of a repeated notification may follow. The value of a
 /// pod that was not notified may be any text.
 fn revision_in(annotation: &str) -> Option<String> {

@@ -34,11 +34,11 @@ pub(super) enum Sight {
     Relists,
     /// The first list of published objects is this many changes old. Events arrive when the process has nothing to do.
     Stale(usize),
-    /// Of several changes of an object, only the last arrives, when the process has nothing more to do.
+    /// Only the last of several changes of an object arrives, when the process has nothing more to do.
     Skips,
-    /// As `Lags`, but changes of different objects arrive in another order.
+    /// Like `Lags`, but changes of different objects arrive in another order.
     Swaps,
-    /// As `Lags`, but a third of the events is lost, until the watch breaks and the process lists again.
+    /// Like `Lags`, but a third of the events is lost, until the watch breaks and the process lists again.
     Drops,
 }
 

@@ -202,16 +202,7 @@ mod tests {
         Expected { revision: "new", bytes: 10, object_kind: ObjectKind::ConfigMap, has_other_kind: true, slots: SLOTS };
 
     fn pod(name: &str, capacity: Option<u128>) -> Injected {
-        Injected {
-            uid: name.to_owned(),
-            name: name.to_owned(),
-            is_ending: false,
-            notified: None,
-            admin: None,
-            capacity,
-            volume: None,
-            created: None,
-        }
+        Injected { capacity, ..Injected::named(name) }
     }
 
     fn counts(replies: &[(Reply, Option<u128>)]) -> Counts {

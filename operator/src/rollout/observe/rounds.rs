@@ -135,7 +135,7 @@ async fn all_notified(target: &Target, deps: &Deps) {
     }
 }
 
-/// What earlier rounds have found, by the UIDs of pods.
+/// UIDs of pods by what earlier rounds have found.
 #[derive(Debug, Default)]
 struct Known {
     /// Pods that serve the revision.

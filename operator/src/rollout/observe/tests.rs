@@ -286,7 +286,7 @@ async fn pod_that_stays_silent_is_not_asked_in_each_round() {
         }
     };
     timeout(CAP, notified_eight_times).await.expect("too few rounds");
-    // Of eight rounds, four ask.
+    // Four of eight rounds ask.
     assert!(*asked.lock() < 8, "{} connections", asked.lock());
     assert_eq!(scene.report("bb").await.silent, 1);
 }

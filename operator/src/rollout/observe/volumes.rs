@@ -48,16 +48,7 @@ mod tests {
     fn pod(name: &str, format: Format, core_parts: usize) -> Injected {
         let slots = Slots { overrides: 8, core_parts };
         let volume = Some(Mounted { object_kind: ObjectKind::ConfigMap, format, slots });
-        Injected {
-            uid: name.to_owned(),
-            name: name.to_owned(),
-            is_ending: false,
-            notified: None,
-            admin: None,
-            capacity: None,
-            volume,
-            created: None,
-        }
+        Injected { volume, ..Injected::named(name) }
     }
 
     #[test]

@@ -79,7 +79,8 @@ async fn publish(snapshot: &Snapshot, environment: &EnvironmentName) -> Cluster 
         environment: environment.clone(),
         reference: serde_json::from_value(reference).unwrap(),
     };
-    let destination = Destination { owner, object_kind: ObjectKind::ConfigMap, has_other_kind: false };
+    let destination =
+        Destination { owner, object_kind: ObjectKind::ConfigMap, has_other_kind: false, has_unfinished: false };
     let publisher = Publisher::new(cluster.client(), objects, Duration::MAX);
     let published = publisher.publish(&destination, snapshot, None, &mut WriteCache::default()).await.unwrap();
     assert_eq!(published.objects.len(), snapshot.overrides_files() + snapshot.core_parts() + 1);

@@ -12,11 +12,15 @@ use std::cell::Cell;
 
 use crate::values::rows::Span;
 
-/// Maximum number of steps of one request over all of its conditions: 8 ms of one core in the worst known case.
+/// Maximum number of steps of one request over all of its conditions: below 20 ms of one core in the worst known case.
 pub const MAX_STEPS: u32 = 1 << 19;
 
 /// Number of bytes per step in a search: an automaton, a substring search, a hash, a parser.
 pub(crate) const BYTES_A_STEP: usize = 4;
+
+/// Charge for the look-ups of one value, in bytes that take as long to scan: among the breakpoints of its type and in a
+/// hash table, or among the results of flags.
+pub(crate) const LOOK_UPS: usize = 32;
 
 /// Number of hashed bytes per step, and number of steps that each hash takes in addition.
 const HASHED_BYTES_A_STEP: usize = 4;
@@ -29,7 +33,7 @@ const COPIED_BYTES_A_STEP: usize = 128;
 ///
 /// The fields are cells, so that work is charged where it is done, while the texts that it reads are borrowed.
 #[derive(Debug)]
-pub struct Budget {
+pub struct StepBudget {
     /// Remaining steps. Below zero: the budget is exhausted, until the next evaluation.
     left: Cell<i64>,
     /// Steps taken before the evaluation, to find traits by their names.
@@ -49,7 +53,7 @@ pub(crate) enum Undecided {
     Others,
 }
 
-impl Default for Budget {
+impl Default for StepBudget {
     fn default() -> Self {
         Self {
             left: Cell::new(i64::from(MAX_STEPS)),
@@ -60,7 +64,7 @@ impl Default for Budget {
     }
 }
 
-impl Budget {
+impl StepBudget {
     /// Starts a request with a full budget.
     pub(crate) fn reset(&self) {
         self.lookups.set(0);

@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use crate::budget::{Budget, Undecided};
+use crate::budget::{BYTES_A_STEP, MAX_STEPS, StepBudget, Undecided};
 use crate::format::{
-    layout::{CONSTANT, IDENTIFIER, IDENTITY_KEY, SAME_AS, Slot, Word},
+    layout::{CONSTANT, FLAG, IDENTIFIER, IDENTITY_KEY, SAME_AS, Slot, Word},
     view::View,
 };
 use crate::values::{
@@ -119,12 +119,25 @@ impl EvaluationContext {
         &self.identifier
     }
 
-    /// Resizes the values to the slots of a snapshot, once per request.
+    /// Resizes the values to the slots of a snapshot, and sets its constants, once per request.
     #[inline(always)]
-    pub(crate) fn fit(&mut self, slots: usize) {
+    pub(crate) fn fit(&mut self, slots: usize, derivations: &Derivations) {
         if self.values.len() != slots {
             self.values.clear();
             self.values.resize(slots, Value::Null);
+            if !derivations.constants.is_empty() {
+                self.set_constants(derivations);
+            }
+        }
+    }
+
+    #[cold]
+    fn set_constants(&mut self, derivations: &Derivations) {
+        // The constants refer to ranges of their texts, which therefore come first. No value refers to a text yet.
+        self.texts.clear();
+        self.texts.push_str(&derivations.texts);
+        for (slot, value) in &derivations.constants {
+            self.put(*slot, *value);
         }
     }
 
@@ -134,9 +147,9 @@ impl EvaluationContext {
     }
 
     /// Sets the trait of a slot.
-    pub(crate) fn set(&mut self, slot: u32, value: TraitValue<'_>) {
+    pub(crate) fn set(&mut self, slot: u32, value: TraitValue<'_>, derivations: &Derivations) {
         let value = match value {
-            TraitValue::Null => Value::Null,
+            TraitValue::Null => derivations.constant(slot),
             TraitValue::Bool(bool) => bool.into(),
             TraitValue::Integer(token) => Integer::parse(token).map_or(Value::Null, |integer| self.integer(integer)),
             TraitValue::Float(float) => float.into(),
@@ -249,9 +262,13 @@ impl EvaluationContext {
 
     /// Sets every derived slot, except slots whose trait was sent, and slots that depend on a flag, which are resolved
     /// when they are read. Call it once, after the traits are set.
-    pub(crate) fn derive(&mut self, view: &View<'_>, budget: &Budget) {
+    pub(crate) fn derive(&mut self, view: &View<'_>, derivations: &Derivations, budget: &StepBudget) {
         let slots = view.slots();
-        self.fit(slots.len());
+        self.fit(slots.len(), derivations);
+        if !budget.spend(derivations.steps) {
+            budget.note(Undecided::Others);
+            return;
+        }
         for Word { word: index } in view.derived().iter() {
             let (Some(slot), Ok(number)) = (slots.get(index), u16::try_from(index)) else { continue };
             if self.value(number) != Value::Null {
@@ -278,10 +295,6 @@ impl EvaluationContext {
                     None => self.made_key(view),
                 },
                 SAME_AS => u16::try_from(slot.argument).map_or(Value::Null, |other| self.value(other)),
-                CONSTANT => view
-                    .literals()
-                    .get(slot.argument)
-                    .map_or(Value::Null, |literal| self.token(view.text(literal.token))),
                 _ => Value::Null,
             };
             self.put(index, value);
@@ -292,7 +305,6 @@ impl EvaluationContext {
     fn work_of(&self, view: &View<'_>, slot: Slot) -> usize {
         match slot.derivation {
             IDENTIFIER | IDENTITY_KEY if self.is_identified => self.key_length(view),
-            CONSTANT => view.literals().get(slot.argument).map_or(0, |literal| literal.token.length as usize),
             _ => 0,
         }
     }
@@ -311,5 +323,49 @@ impl EvaluationContext {
                 None => token.parse::<f64>().map_or(Value::Null, Value::from),
             },
         }
+    }
+}
+
+/// The derivations of a snapshot's slots, as far as they depend on no request. Computed once, when the snapshot is read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Derivations {
+    /// Slots that have a constant without a trait of their name, in ascending order, and the constants.
+    constants: Vec<(u32, Value)>,
+    /// The texts that the constants refer to.
+    texts: String,
+    /// Charge for the constants of one evaluation.
+    steps: usize,
+    /// True if a slot reads a flag.
+    pub(crate) reads_flags: bool,
+}
+
+impl Derivations {
+    /// Reads the derivations of validated tables.
+    pub(crate) fn of(view: &View<'_>) -> Self {
+        let (slots, mut found, mut context) = (view.slots(), Self::default(), EvaluationContext::default());
+        for Word { word: number } in view.derived().iter() {
+            let Some(slot) = slots.get(number) else { continue };
+            found.reads_flags |= slot.derivation == FLAG;
+            if slot.derivation == CONSTANT
+                && found.steps <= MAX_STEPS as usize
+                && let Some(literal) = view.literals().get(slot.argument)
+            {
+                found.steps += 1 + literal.token.length as usize / BYTES_A_STEP;
+                found.constants.push((number, context.token(view.text(literal.token))));
+            }
+        }
+        // Constants beyond the budget are not needed: with them, no segment matches.
+        if found.steps > MAX_STEPS as usize {
+            found.constants.clear();
+            return found;
+        }
+        found.texts = context.texts;
+        found
+    }
+
+    /// Returns the value of a slot without a trait of its name.
+    fn constant(&self, slot: u32) -> Value {
+        let found = self.constants.binary_search_by_key(&slot, |(slot, _)| *slot).ok();
+        found.and_then(|at| self.constants.get(at)).map_or(Value::Null, |(_, value)| *value)
     }
 }

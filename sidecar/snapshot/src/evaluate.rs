@@ -1,9 +1,9 @@
 //! Evaluation: decides which override of each feature wins, and with which result.
 
 pub(crate) mod evaluation;
+pub(crate) mod flag_overrides;
 pub(crate) mod outcome;
 pub(crate) mod owners;
-pub(crate) mod pod_overrides;
 pub(crate) mod resolution;
 mod resolver;
 pub(crate) mod splits;
@@ -73,7 +73,7 @@ impl<'a> Evaluation<'a> {
         scratch: &'a mut Scratch,
         number: u32,
     ) -> Option<Outcome<'a>> {
-        if resolver::is_needed(self.view()) {
+        if self.reads_flags {
             // The result of a cycle of flags depends on the order of all segments, so all features are decided.
             return self.decide(context, matching, scratch).outcome(number);
         }

@@ -3,7 +3,7 @@
 //! The operator writes a snapshot once per change ([`write()`]). The sidecar reads it once per change
 //! ([`Snapshot::read`]) and evaluates it on every request. This crate is the contract between the two: both depend on
 //! it, and neither depends on the other. The crate does no input or output, starts no threads or tasks, has no
-//! `unsafe`, and depends on a hash function and on a safe SIMD library.
+//! `unsafe`, and depends on a hash function, on a safe SIMD library, and on a macro for error types.
 //!
 //! ```
 //! use remora_snapshot::model::{Context, Environment, Feature};
@@ -15,10 +15,10 @@
 //!
 //! let written = write(&environment, 1_000_000)?;
 //! let snapshot = Snapshot::read(written.files[0].bytes.as_slice())?;
-//! let mut subject = RequestState::default();
-//! snapshot.identify(&mut subject, "somebody");
+//! let mut request = RequestState::default();
+//! snapshot.identify(&mut request, "somebody");
 //! let mut answer = Vec::new();
-//! snapshot.write_flags(&mut subject, Role::Client, &mut answer);
+//! snapshot.write_flags(&mut request, Role::Client, &mut answer);
 //! assert_eq!(answer, br#"[{"feature":{"id":7,"name":"limit","type":"STANDARD"},"enabled":true,"feature_state_value":42}]"#);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -107,9 +107,9 @@
 //! [validation of rkyv] checks pointers, alignment and values, and that no two objects share bytes. This format differs
 //! in its needs:
 //!
-//! - **Validity is about the tables, not about types.** Jumps go forward, states of automata exist, hash tables have a
-//!   free row, rows are sorted, and no two rows refer to the same range where reading it takes time. No general
-//!   verifier knows these rules, so the linear pass would follow the verifier's.
+//! - **Validity is about the tables, not about types.** Jumps go forward, states of automata exist, the size of each hash
+//!   table is a power of two, and ranges do not overlap where reading them takes time. No general verifier knows these
+//!   rules, so the linear pass would follow the verifier's.
 //! - **Bytes are shared.** Spans overlap: the stored object of an override ends with the tail of its context.
 //!   rkyv requires shared pointers for that; FlatBuffers has no references into the middle of a string.
 //! - **Everything is safe Rust.** This crate forbids `unsafe`. Rows are decoded from bytes, so alignment does not
@@ -135,10 +135,10 @@
 //! | term | meaning |
 //! |---|---|
 //! | accept set (`AcceptSet`) | the patterns that are found when one automaton state is reached, and at the end of the text |
-//! | answer (`Answer`, `bounds`) | the JSON array of all flags, as one byte range of the blob, and the offset of each feature's object in it |
+//! | answer (`PreparedAnswer`, `bounds`) | the JSON array of all flags, as one byte range of the blob, and the offset of each feature's object in it |
 //! | attribute index (`AttributeIndex`) | maps the value of one slot to the candidates of one block |
 //! | backtracking program ([`backtrack`]) | a compiled regular expression that no automaton can express: look-around, back-references, Unicode word boundaries |
-//! | block (`Block`) | the index of 64 consecutive segments; each segment is one bit of every word, the first segment is the lowest bit |
+//! | block (`SegmentBlock`) | the index of 64 consecutive segments; each segment is one bit of every word, the first segment is the lowest bit |
 //! | breakpoint (`Breakpoint`) | a value in the order of its type, the candidates at it, and the candidates between it and the next breakpoint |
 //! | candidate | a segment whose bit is still set after the look-ups of the index |
 //! | combined DFA (`CombinedDfa`) | up to 64 patterns on one slot, compiled to one automaton |
@@ -231,7 +231,7 @@
 //! | section | row bytes | content |
 //! |---|---|---|
 //! | blob | bytes | UTF-8: names, keys, values as JSON, pieces of answers |
-//! | features | 56 | id (8), spans (name, head of Flagsmith's object, head and tail of OFREP's object), default context, range of rows in *segment overrides*, flags (1: server keys only, 2: targeted, 4: not served, 8: an experiment runs on the feature, 16: with an experiment, and its type is `MULTIVARIATE`) |
+//! | features | 56 | id (8), spans (name, head of Flagsmith's object, head and tail of OFREP's object), default context, range of rows in *segment overrides*, flags: see below |
 //! | feature names | 4 | a hash table (linear probing from the *name key* on, size a power of two): the feature's row plus 1; 0 is a free row |
 //! | feature ids | 12 | Flagsmith's id (8) and row of a feature, sorted by id |
 //! | split features | 4 | rows of the features whose default has variants |
@@ -259,7 +259,7 @@
 //! | code | 40 | instruction: operator (1), flags (1), slot (2), next if true, next if false, operand, left (8), right (8), text (span) |
 //! | slots | 16 | name of the trait (span), derivation, argument; at most 65,535 rows |
 //! | trait names | 24 | a hash table from names to slots: first and last number of the name's *name key* (8 each), its length, the slot plus 1 (0 is a free row) |
-//! | derived | 4 | slots that have a derivation |
+//! | derived | 4 | slots that have a derivation, ascending |
 //! | big integers | 12 | 1 if negative, digits (span) |
 //! | members | 12 | member key, sorted within a set |
 //! | patterns | 12 | kind (0: automaton, 1: backtracking), offset and length in *programs* |
@@ -269,6 +269,16 @@
 //! | literals | 8 | constants that conditions read, as JSON (span) |
 //! | notes | bytes | warnings for people, one per line |
 //! | overrides | bytes | an overrides file with all identity overrides, even if there are none; empty: they do not fit, and are in separate files |
+//!
+//! The flags of *features*:
+//!
+//! | bit | meaning |
+//! |---|---|
+//! | 1 | only server keys see the feature |
+//! | 2 | targeted |
+//! | 4 | the feature is not served |
+//! | 8 | an experiment runs on the feature |
+//! | 16 | an experiment runs on the feature, and its type is `MULTIVARIATE` |
 //!
 //! The flags of *origin*:
 //!
@@ -290,7 +300,7 @@
 //!
 //! - sets of more than 64 members, or with integers beyond 64 bits,
 //! - patterns that need backtracking, or that are too many for one automaton,
-//! - numbers and versions that are not small,
+//! - integers beyond 64 bits, and NaN; versions with a prerelease, with build metadata, or with a number of 2²¹ or more,
 //! - modulo and percentage rules that are alternatives to another condition.
 //!
 //! An identity matches a segment if every attribute index, modulo rule and percentage rule of the segment's block keeps
@@ -313,6 +323,12 @@
 //! versions, sets and patterns for a text; integers and patterns for an integer; floats and patterns for a float.
 //! Equality with a text is a set of one member. The integers of sets are breakpoints of integers. Booleans and values that
 //! are not set are not searched for patterns.
+//!
+//! The order of a value among breakpoints:
+//!
+//! - An integer beyond 64 bits is above all breakpoints of integers, or below all of them if it is negative.
+//! - A version is compared by its three numbers, and then a prerelease is below the release. Build metadata does not count.
+//!   A number beyond 64 bits is above the numbers of all breakpoints.
 //!
 //! A combined DFA runs over the value as a text. The row of a state in *accept sets* is the state's offset in the table
 //! of transitions divided by the number of classes. Of the patterns that are found in a number, only those count that are
@@ -358,8 +374,8 @@
 //! | derivation | value |
 //! |---|---|
 //! | 0 | none, the slot is not set |
-//! | 1 | the identifier |
-//! | 2 | the identity's key (client key, underscore, identifier) |
+//! | 1 | the identifier; not set without an identity |
+//! | 2 | the identity's key (client key, underscore, identifier); not set without an identity |
 //! | 3 | the value of the slot *argument*, which has a smaller number |
 //! | 4 | the literal *argument* |
 //! | 5 | a member of another flag's result: *argument* has the feature in the lower 24 bits and the member above them (0 enabled, 1 value, 2 variant, 3 reason, 4 name, 5 id; 6 is any other member, which is never set) |
@@ -402,6 +418,11 @@
 //!
 //! Probing for a name key starts at *f*(first xor A, last xor B xor length), modulo the table's size. Probing for a
 //! member key starts at *f*(its first eight bytes xor A, its last four xor B), both read as big-endian numbers.
+//!
+//! Probing goes on to the next row, and from the last row to the first. It ends without a result at a free row, or after
+//! one round. Two names of up to sixteen bytes are equal if their name keys are equal. Longer names of traits must also be
+//! equal byte for byte. A row of *feature names* has no name key, so that names of features are always compared byte for
+//! byte.
 //!
 //! ## Overrides
 //!
@@ -471,14 +492,16 @@
 //! operators:
 //!
 //! - The six comparisons compare the left side with the condition's value in the type of the left side. Booleans: false
-//!   is less than true. Texts: by bytes; if flag 32 is set, as versions by SemVer 2 precedence, and a text that is no
-//!   version fulfils no comparison. If the instruction lacks the value in this type (flags 4, 8, 16), no comparison is
+//!   is less than true. Texts: by bytes; if flag 32 is set, as versions by SemVer 2 precedence, for which one line end
+//!   (`\n`) behind the version is removed, and a text that is no version fulfils no comparison. If the instruction lacks
+//!   the value in this type (flags 4, 8, 16), no comparison is
 //!   fulfilled, not even `NOT_EQUAL`. NaN on either side fulfils `NOT_EQUAL` only.
 //! - `CONTAINS` and `NOT_CONTAINS` are fulfilled by texts only. If flag 32 is set, `CONTAINS` is fulfilled by a version
 //!   whose prerelease or build metadata equals *text*; `NOT_CONTAINS` ignores the flag.
 //! - `REGEX` is fulfilled if a prefix of the text matches.
-//! - `MODULO` is fulfilled if the floored remainder, which has the sign of the divisor, equals *right*. Booleans count
-//!   as 0 and 1; texts do not fulfil it.
+//! - `MODULO` is fulfilled if the floored remainder, which has the sign of the divisor, equals *right*. Both are computed
+//!   as f64. Booleans count as 0 and 1. Texts and integers beyond an f64 do not fulfil it, and nothing fulfils it if the
+//!   divisor is 0.
 //! - `IN` is fulfilled by texts and integers whose member key is among the members.
 //! - `PERCENTAGE_SPLIT` is fulfilled if the percentage of the seed and the value is at most the threshold.
 //!
@@ -513,14 +536,17 @@
 //! for a variant without a name. The finished arrays without an identity have neither member.
 //!
 //! OFREP's object is the head, `,"value":` and the value, `,"reason":"` and the reason, `","variant":` and the
-//! variant's name (`"control"` for the control value, `""` without a split), the tail, `true` or `false`, and `}}`. The
+//! variant's name (`"control"` for the control value, `""` without a split and for a variant without a name), the tail,
+//! `true` or `false`, and `}}`. The
 //! value of a feature whose value is `null` is its state. A disabled feature with a value has no member `value`, unless
 //! *origin* says otherwise. If *origin* has flag 64, a value that is a string takes the form of the object that it holds:
 //! the string's characters, byte for byte, with white space around the object if there is some. They must be one JSON
 //! object and no more, with at most 64 levels of objects and lists, without lone surrogates among its escapes, and
 //! without numbers beyond a double. Any other string stays as it is, and every string whose length the budget of the
 //! request does not pay for. The reason is the first that applies: `ERROR` (the flag is part of a cycle), `DISABLED`,
-//! `SPLIT` (a variant), `TARGETING_MATCH` (a segment or the identity), `STATIC`.
+//! `SPLIT` (a variant), `TARGETING_MATCH` (a segment or the identity), `STATIC`. A flag that the process overrides
+//! ([`Snapshot::override_flags`]) has `,"overriddenBy":"pod"` (or `"request"`) between its state and `}}`, and its reason is
+//! `TARGETING_MATCH` if it is enabled, else `DISABLED`.
 //!
 //! # Example
 //!
@@ -531,11 +557,14 @@
 //!
 //! # Guarantees of validation
 //!
-//! After [`Snapshot::read`], every span lies in the blob at character boundaries, every row that another row refers to
-//! exists, every jump goes forward, and every automaton and every program stays within its bytes. Validation is linear
-//! in the file's bytes: where reading a range takes time, no two rows have the same range. Validation guarantees
-//! nothing about the meaning of the values; the checksum detects damage, not malice. Therefore each evaluation has a
-//! budget ([`MAX_STEPS`]), and an answer has a maximum length ([`MAX_ANSWER`]).
+//! After [`Snapshot::read`], every span of the core that is used as text lies in the blob at character boundaries, every
+//! row and range of rows that another row names exists, every jump goes forward, and every automaton and every program
+//! stays within its bytes. Three things are not checked: that *accept sets* has a row for each state of an automaton, that
+//! rows which are to be sorted are sorted, and that metadata behind a context is as long as its digits say. Where they are
+//! wrong, a reader finds no row or no metadata. Validation is linear in the file's bytes: where reading a range takes time,
+//! no two ranges overlap. Validation guarantees nothing about the meaning of the values; the checksum detects damage, not malice.
+//! Therefore each evaluation has a budget ([`MAX_STEPS`]), and an answer has a maximum length ([`MAX_ANSWER`]). The steps
+//! are this reader's own: another reader may count in another way, and decides the same as long as its budget lasts.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -544,16 +573,18 @@ mod budget;
 mod context;
 mod evaluate;
 mod format;
+mod names;
 mod regex;
 mod render;
 mod segments;
 mod snapshot;
+mod validate;
 mod values;
 mod write;
 
-pub use budget::{Budget, MAX_STEPS};
+pub use budget::{MAX_STEPS, StepBudget};
 pub use context::TraitValue;
-pub use evaluate::pod_overrides::PodOverride;
+pub use evaluate::flag_overrides::{FlagOverride, OverriddenBy};
 pub use evaluate::resolution::MAX_CHAIN;
 pub use evaluate::visibility::Role;
 pub use format::document::Document;
@@ -567,11 +598,13 @@ pub use segments::explain::{Check, Trace};
 pub use snapshot::describe::{
     Description, FeatureDescription, OverrideDescription, SegmentDescription, VariantDescription,
 };
+pub use snapshot::digests::FeatureDigest;
 pub use snapshot::explain::{Decision, Explanation, SegmentExplanation};
 pub use snapshot::request_state::RequestState;
 pub use snapshot::{Overrun, Snapshot};
-pub use values::number::{Integer, write_float};
+pub use values::number::{Integer, PYTHON_INT_DIGITS, write_float};
 pub use values::percentage::{Hash, percentage};
+pub use values::python_bool;
 pub use write::{File, WriteError, Written, pointer, write};
 
 pub use format::{files, model};

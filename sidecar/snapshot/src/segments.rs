@@ -6,7 +6,7 @@ pub(crate) mod explain;
 mod index;
 mod program;
 
-use crate::budget::{Budget, Undecided};
+use crate::budget::{StepBudget, Undecided};
 use crate::context::{EvaluationContext, Value};
 use crate::format::{
     layout::{BLOCK, IDENTITY_FREE, Segment},
@@ -31,7 +31,7 @@ pub(crate) enum Scope {
 pub(crate) struct Segments<'a> {
     pub(crate) view: View<'a>,
     pub(crate) scope: Scope,
-    pub(crate) budget: &'a Budget,
+    pub(crate) budget: &'a StepBudget,
 }
 
 /// Scratch memory of segment matching.

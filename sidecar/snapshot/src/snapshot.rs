@@ -1,6 +1,7 @@
 //! A snapshot, evaluated over its bytes in any kind of memory.
 
 pub(crate) mod describe;
+pub(crate) mod digests;
 pub(crate) mod explain;
 pub(crate) mod request_state;
 
@@ -8,20 +9,20 @@ use crate::ReadError;
 use crate::RequestState;
 use crate::Role;
 use crate::TraitValue;
-use crate::budget::{Budget, Undecided};
-use crate::context::EvaluationContext;
+use crate::budget::{StepBudget, Undecided};
+use crate::context::{Derivations, EvaluationContext};
 use crate::evaluate::{
     Decisions,
     evaluation::{Evaluation, IdentityOverride},
-    pod_overrides::{PodOverride, PodOverrides},
+    flag_overrides::{FlagOverride, FlagOverrides},
 };
 use crate::format::revision::Revision;
 use crate::format::{
     document::Document,
+    header::stated_core,
     layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT},
     overrides::{Overrides, Shards},
     pointer::Pointer,
-    read::{read_core, stated_core},
     view::{SectionTable, View, section_table},
 };
 use crate::render::{
@@ -29,6 +30,7 @@ use crate::render::{
     ofrep::{self, OfrepFlag},
 };
 use crate::segments::{Scope, Segments};
+use crate::validate::read_core;
 use crate::values::hash::{Fingerprint, checksum};
 
 /// Steps that finding the feature of one item of an identity override takes.
@@ -41,16 +43,18 @@ pub struct Overrun<'a> {
     pub segment: Option<&'a str>,
 }
 
-/// A validated snapshot. `B` owns its bytes, for example a `Vec` or a mapped file.
-#[derive(Debug)]
+/// A validated snapshot. `B` owns its bytes, for example a `Vec` or a mapped file. A clone of it copies no file if a
+/// clone of `B` does not.
+#[derive(Debug, Clone)]
 pub struct Snapshot<B> {
     core: B,
     section_table: SectionTable,
+    derivations: Derivations,
     shards: Shards<B>,
     fingerprint: Fingerprint,
     revision: Revision,
-    /// Pod overrides. `None` if no flag is overridden, as in nearly all pods.
-    pod_overrides: Option<Box<PodOverrides>>,
+    /// Flag overrides. `None` if no flag is overridden, as in nearly all pods.
+    flag_overrides: Option<Box<FlagOverrides>>,
 }
 
 impl<B: AsRef<[u8]>> Snapshot<B> {
@@ -60,13 +64,16 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// The bytes are not a core file of this format. Each error says what to do.
     pub fn read(core: B) -> Result<Self, ReadError> {
         let header = read_core(core.as_ref())?;
+        let section_table = section_table(core.as_ref());
+        let derivations = Derivations::of(&View::of(core.as_ref(), &section_table, header.fingerprint));
         Ok(Self {
-            section_table: section_table(core.as_ref()),
+            section_table,
+            derivations,
             core,
             shards: Shards::none(),
             fingerprint: header.fingerprint,
             revision: header.revision,
-            pod_overrides: None,
+            flag_overrides: None,
         })
     }
 
@@ -106,16 +113,16 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     }
 
     /// Overrides flags in all answers to requests. The prepared answers ([`Snapshot::flags`], [`Snapshot::flag`],
-    /// [`Snapshot::first_flag`]), the document and explanations have no pod overrides, and neither have conditions that
+    /// [`Snapshot::first_flag`]), the document and explanations have no flag overrides, and neither have conditions that
     /// read flags.
-    pub fn override_flags(&mut self, overrides: &[PodOverride]) {
-        let overrides = PodOverrides::of(&self.view(), overrides);
-        self.pod_overrides = (!overrides.is_empty()).then(|| Box::new(overrides));
+    pub fn override_flags(&mut self, overrides: &[FlagOverride]) {
+        let overrides = FlagOverrides::of(&self.view(), overrides);
+        self.flag_overrides = (!overrides.is_empty()).then(|| Box::new(overrides));
     }
 
-    /// Returns the names of the flags that pod overrides replace.
+    /// Returns the names of the flags that flag overrides replace.
     pub fn overridden_flags(&self) -> impl Iterator<Item = &str> {
-        self.pod_overrides.iter().flat_map(|overrides| overrides.flags())
+        self.flag_overrides.iter().flat_map(|overrides| overrides.flags())
     }
 
     /// Attaches an overrides file under the name of a slot ([`files::overrides`](crate::files::overrides)).
@@ -217,7 +224,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// exactly this name precedes one whose name differs in case.
     pub fn flag(&self, role: Role, name: &str) -> Option<&[u8]> {
         let view = self.view();
-        let feature = view.feature_named(name.as_bytes(), &Budget::default());
+        let feature = view.feature_named(name.as_bytes(), &StepBudget::default());
         self.flag_at(role, feature.or_else(|| view.feature_named_in_any_case(name))?)
     }
 
@@ -235,13 +242,13 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
 
     /// Returns the number of the feature with this name, whether or not a role sees it. All look-ups of a request share
     /// one budget. After it is exhausted, no name is found.
-    pub fn feature_number(&self, name: &str, budget: &Budget) -> Option<u32> {
+    pub fn feature_number(&self, name: &str, budget: &StepBudget) -> Option<u32> {
         self.view().feature_named(name.as_bytes(), budget)
     }
 
     /// Returns the number of the feature with this name in any case. One with exactly this name precedes the others.
     pub fn feature_number_in_any_case(&self, name: &str) -> Option<u32> {
-        self.feature_number(name, &Budget::default()).or_else(|| self.view().feature_named_in_any_case(name))
+        self.feature_number(name, &StepBudget::default()).or_else(|| self.view().feature_named_in_any_case(name))
     }
 
     /// Returns the name of the feature with this number.
@@ -281,21 +288,21 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         if slots > 0
             && let Some(slot) = self.slot_of(key, &request.budget)
         {
-            request.context.fit(slots);
-            request.context.set(slot, value());
+            request.context.fit(slots, &self.derivations);
+            request.context.set(slot, value(), &self.derivations);
         }
     }
 
     /// Returns the slot of a trait that a condition reads. Not inlined, as it is called in a loop over traits.
     #[inline(never)]
-    fn slot_of(&self, key: &str, budget: &Budget) -> Option<u32> {
+    fn slot_of(&self, key: &str, budget: &StepBudget) -> Option<u32> {
         self.view().slot_named(key.as_bytes(), budget)
     }
 
     /// Appends the JSON array of all flags for the request, like Flagsmith's edge proxy. Returns a digest of the flags,
     /// which is equal for equal flags in every revision and in both dialects.
     pub fn write_flags(&self, request: &mut RequestState, role: Role, out: &mut Vec<u8>) -> u64 {
-        match &self.pod_overrides {
+        match &self.flag_overrides {
             None => flagsmith::write_array(&self.decide(request), role, out),
             Some(overrides) => flagsmith::write_overridden_array(&self.decide(request), overrides, role, out),
         }
@@ -308,7 +315,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let RequestState { context, budget, matching, deciding } = request;
         let evaluation = self.start(context, budget);
         let mut outcome = evaluation.decide_one(context, matching, deciding, feature);
-        if let Some(own) = self.pod_overrides.as_ref().and_then(|overrides| overrides.get(feature)) {
+        if let Some(own) = self.flag_overrides.as_ref().and_then(|overrides| overrides.get(feature)) {
             outcome = outcome.map(|outcome| outcome.overridden(own));
         }
         let start = out.len();
@@ -323,13 +330,13 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let RequestState { context, budget, matching, deciding } = request;
         let evaluation = self.start(context, budget);
         let outcome = evaluation.decide_one(context, matching, deciding, feature);
-        ofrep::write_flag(&evaluation, feature, outcome, self.pod_overrides.as_deref(), role, out)
+        ofrep::write_flag(&evaluation, feature, outcome, self.flag_overrides.as_deref(), role, out)
     }
 
     /// Appends all flags for the request as OFREP, separated by commas. Returns the same digest as
     /// [`Snapshot::write_flags`].
     pub fn write_ofrep_flags(&self, request: &mut RequestState, role: Role, out: &mut Vec<u8>) -> u64 {
-        match &self.pod_overrides {
+        match &self.flag_overrides {
             None => ofrep::write_flags(&self.decide(request), role, out),
             Some(overrides) => ofrep::write_overridden_flags(&self.decide(request), overrides, role, out),
         }
@@ -377,10 +384,10 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     }
 
     /// Starts an evaluation: completes the context, and looks up its identity override.
-    fn start<'a>(&'a self, context: &mut EvaluationContext, budget: &'a Budget) -> Evaluation<'a> {
+    fn start<'a>(&'a self, context: &mut EvaluationContext, budget: &'a StepBudget) -> Evaluation<'a> {
         let view = self.view();
         budget.start();
-        context.derive(&view, budget);
+        context.derive(&view, &self.derivations, budget);
         let identity_override = match context.is_identified && !context.is_transient {
             true => self.identity_override(context.identifier()),
             false => None,
@@ -397,7 +404,8 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             flags if flags & IDENTITY_FREE_SEGMENTS != 0 => Scope::IdentityFree,
             _ => Scope::None,
         };
-        Evaluation { segments: Segments { view, scope, budget }, identity_override }
+        let reads_flags = self.derivations.reads_flags;
+        Evaluation { segments: Segments { view, scope, budget }, identity_override, reads_flags }
     }
 
     /// Looks up the override of an identity.

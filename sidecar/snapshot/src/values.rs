@@ -9,3 +9,9 @@ pub(crate) mod number;
 pub(crate) mod percentage;
 pub(crate) mod rows;
 pub mod semver;
+
+/// Returns Python's `str` of a boolean.
+#[must_use]
+pub fn python_bool(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}

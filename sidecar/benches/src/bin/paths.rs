@@ -33,8 +33,9 @@ fn main() -> anyhow::Result<()> {
     let directory = std::env::args().nth(1).context("paths DIRECTORY")?.into();
     let mut paths = Paths { directory, request: RequestState::default(), out: Vec::new() };
     for profile in ["official", "medium"] {
-        paths.load(profile)?;
+        paths.load(profile, &format!("load {profile}"), 0)?;
     }
+    paths.load("medium", "load medium with overrides", files::OVERRIDES_SLOTS)?;
     let official = paths.snapshot("official")?;
     paths.take("flags official", |_| (), |_, out| out.extend_from_slice(official.flags(Role::Client)))?;
     for profile in ["plain", "official", "medium"] {
@@ -141,14 +142,25 @@ impl Paths {
         Ok(())
     }
 
-    /// Reads a snapshot's files, and checks everything in them.
-    fn load(&self, profile: &str) -> anyhow::Result<()> {
+    /// Reads a snapshot's core and the overrides files of the first slots, and checks everything in them.
+    fn load(&self, profile: &str, name: &str, slots: usize) -> anyhow::Result<()> {
         let data = data(&self.directory.join(profile));
         let core = std::fs::read(data.join(files::CORE))?;
+        let overrides = (0..slots).map(|slot| (slot, data.join(files::overrides(slot))));
+        let overrides =
+            overrides.filter(|(_, path)| path.exists()).map(|(slot, path)| Ok((slot, std::fs::read(path)?)));
+        let overrides = overrides.collect::<std::io::Result<Vec<_>>>()?;
+        ensure!(slots == 0 || !overrides.is_empty(), "{profile} has no overrides files");
         let mut read = None;
-        measured(&mut || read = black_box(Snapshot::read(core.as_slice()).ok()));
+        measured(&mut || {
+            let mut snapshot = Snapshot::read(core.as_slice()).ok();
+            for (slot, file) in &overrides {
+                snapshot = snapshot.and_then(|mut it| it.attach_to(*slot, file.as_slice()).ok().map(|()| it));
+            }
+            read = black_box(snapshot);
+        });
         ensure!(read.is_some(), "{profile} is no snapshot");
-        writeln!(std::io::stdout(), "load {profile}")?;
+        writeln!(std::io::stdout(), "{name}")?;
         Ok(())
     }
 }

@@ -11,9 +11,9 @@ use crate::Role;
 use crate::Snapshot;
 use crate::TraitValue;
 use crate::format::layout::{
-    ACCEPT, AUTOMATON, AcceptSet, AttributeIndex, BACKTRACKING, BigInteger, Block, Breakpoint, CONSTANT, CombinedDfa,
-    Context, ExactMatch, FLAG, Feature, HAS_BIG_INTEGER, IDENTIFIER, IDENTITY_KEY, IS_SEMVER, Instruction, Literal,
-    ModuloRule, Operator, Pattern, PatternPredicate, PercentageRule, READS_FLAG, REJECT, Section, Segment,
+    ACCEPT, AUTOMATON, AcceptSet, AttributeIndex, BACKTRACKING, BigInteger, Breakpoint, CONSTANT, CombinedDfa, Context,
+    ExactMatch, FLAG, Feature, HAS_BIG_INTEGER, IDENTIFIER, IDENTITY_KEY, IS_SEMVER, Instruction, Literal, ModuloRule,
+    Operator, Pattern, PatternPredicate, PercentageRule, READS_FLAG, REJECT, Section, Segment, SegmentBlock,
     SegmentOverride, Slot, Split, TraitName, Variant, Word,
 };
 use crate::regex::backtrack::{self, Instruction as Step};
@@ -54,7 +54,7 @@ fn segments(core: &mut Core, count: usize, entry: u32) {
     let name = core.text(b"segment");
     let segment = Segment { name, entry, ..Segment::default() };
     core.put(Section::Segments, &vec![segment; count]);
-    let all = Block { all: u64::MAX, ..Block::default() };
+    let all = SegmentBlock { all: u64::MAX, ..SegmentBlock::default() };
     core.put(Section::Blocks, &vec![all; count.div_ceil(64)]);
     core.put(
         Section::SegmentOverrides,
@@ -119,7 +119,7 @@ fn comparisons_of_long_texts_stay_within_budget() {
         ("not contains", operator(Operator::NotContains)),
         ("in", operator(Operator::In)),
         ("in a flag", Instruction { flags: READS_FLAG, ..operator(Operator::In) }),
-        ("percentage", operator(Operator::Percentage)),
+        ("percentage", operator(Operator::PercentageSplit)),
         ("version", Instruction { flags: IS_SEMVER, ..operator(Operator::Less) }),
         ("contains version", Instruction { flags: IS_SEMVER, ..operator(Operator::Contains) }),
     ] {
@@ -130,7 +130,7 @@ fn comparisons_of_long_texts_stay_within_budget() {
         let is_version = instruction.flags & IS_SEMVER != 0;
         let text = if is_version { version.clone() } else { format!("{}y", "x".repeat(400_000)) };
         let text = core.text(text.as_bytes());
-        let seed = if instruction.operator == Operator::Percentage as u8 { text.to_word() } else { 0 };
+        let seed = if instruction.operator == Operator::PercentageSplit as u8 { text.to_word() } else { 0 };
         program(&mut core, 4_000, Instruction { text, right: seed, ..instruction });
         let snapshot = core.read();
         let value = TraitValue::String(if is_version { &version } else { &long });
@@ -210,7 +210,7 @@ fn patterns_stay_within_budget() {
         let pattern = backtrack::write(code, 2, ranges);
         let program_of = core.append(Section::Programs, &pattern);
         core.put(Section::Patterns, &[Pattern { kind: BACKTRACKING, program: program_of }]);
-        program(&mut core, 5_000, operator(Operator::Matches));
+        program(&mut core, 5_000, operator(Operator::Regex));
         assert!(asked(name, &core.read(), "i", &[("t", TraitValue::String(&text))]), "{name}");
     }
 }
@@ -228,7 +228,7 @@ fn numbers_stay_within_budget() {
             Instruction { left: 3.7_f64.to_bits(), ..operator(Operator::Modulo) },
         ),
         ("modulo far", TraitValue::Float(far), Instruction { left: tiny, ..operator(Operator::Modulo) }),
-        ("contains number", TraitValue::Float(far), operator(Operator::Matches)),
+        ("contains number", TraitValue::Float(far), operator(Operator::Regex)),
     ] {
         let mut core = Core::with_features(1);
         slots(&mut core, &["t"]);
@@ -244,13 +244,14 @@ fn numbers_stay_within_budget() {
         let rule = ModuloRule {
             divisor: f64::from_bits(instruction.left),
             remainder: 0.0,
-            segment: 1 << 63,
+            segment_bit: 1 << 63,
             slot: 0,
             negated: u32::from(name != "modulo far"),
         };
         core.put(Section::ModuloRules, &vec![rule; 10_000]);
         segments(&mut core, 5_000, ACCEPT);
-        let block = Block { all: u64::MAX, modulo_rules: Span { start: 0, length: 10_000 }, ..Block::default() };
+        let block =
+            SegmentBlock { all: u64::MAX, modulo_rules: Span { start: 0, length: 10_000 }, ..SegmentBlock::default() };
         core.put(Section::Blocks, &[block; 5_000_usize.div_ceil(64)]);
         asked(name, &core.read(), "i", &[("t", value)]);
     }
@@ -317,7 +318,7 @@ fn attribute_indexes_of_all_blocks_stay_within_budget() {
                 core.put(Section::AcceptSets, &[AcceptSet { here: 1, at_end: 1 }; 2]);
                 core.put(
                     Section::PatternPredicates,
-                    &vec![PatternPredicate { found: 1, segment: 1, ..PatternPredicate::default() }; 3_000],
+                    &vec![PatternPredicate { found: 1, segment_bit: 1, ..PatternPredicate::default() }; 3_000],
                 );
                 let combined_dfa = CombinedDfa {
                     program,
@@ -352,11 +353,12 @@ fn attribute_indexes_of_all_blocks_stay_within_budget() {
         attribute_indexes.resize(2_000, bare);
         let count = attribute_indexes.len() as u32;
         core.put(Section::AttributeIndexes, &attribute_indexes);
-        let block = Block { all, attribute_indexes: Span { start: 0, length: count }, ..Block::default() };
+        let block =
+            SegmentBlock { all, attribute_indexes: Span { start: 0, length: count }, ..SegmentBlock::default() };
         core.put(Section::Blocks, &[block; 10_000_usize.div_ceil(64)]);
         asked(name, &core.read(), "i", &[("t", value)]);
         // The maximum number of blocks, each with the one attribute index that has content.
-        let block = Block { all, attribute_indexes: Span { start: 0, length: 1 }, ..Block::default() };
+        let block = SegmentBlock { all, attribute_indexes: Span { start: 0, length: 1 }, ..SegmentBlock::default() };
         core.put(Section::Blocks, &[block; 10_000_usize.div_ceil(64)]);
         asked(name, &core.read(), "i", &[("t", value)]);
     }
@@ -380,11 +382,16 @@ fn percentages_stay_within_budget() {
         slots(&mut core, &["t"]);
         segments(&mut core, 4_096, ACCEPT);
         let seed = core.text(seed.as_bytes());
-        let rule =
-            |number: u32| PercentageRule { threshold: 100.0, seed, segment: 1 << (number % 64), slot: 0, negated: 0 };
+        let rule = |number: u32| PercentageRule {
+            threshold: 100.0,
+            seed,
+            segment_bit: 1 << (number % 64),
+            slot: 0,
+            negated: 0,
+        };
         core.put(Section::PercentageRules, &(0..5_000).map(rule).collect::<Vec<_>>());
         let percentage_rules = Span { start: 0, length: 5_000 };
-        core.put(Section::Blocks, &[Block { all: u64::MAX, percentage_rules, ..Block::default() }; 64]);
+        core.put(Section::Blocks, &[SegmentBlock { all: u64::MAX, percentage_rules, ..SegmentBlock::default() }; 64]);
         // One split decides all features, and has many variants that match no identity.
         core.put(Section::Variants, &[Variant::default(); 3_000]);
         core.put(Section::Splits, &[Split { seed, variants: 0, length: 3_000 }]);
@@ -394,7 +401,7 @@ fn percentages_stay_within_budget() {
         core.put(Section::SplitFeatures, &(0..1_000).map(|word| Word { word }).collect::<Vec<_>>());
         let snapshot = core.read();
         assert!(asked(name, &snapshot, &identifier, &[("t", TraitValue::String(&identifier))]), "{name}");
-        core.put(Section::Blocks, &[Block { all: 0, ..Block::default() }; 64]);
+        core.put(Section::Blocks, &[SegmentBlock { all: 0, ..SegmentBlock::default() }; 64]);
         let snapshot = core.read();
         asked(name, &snapshot, &identifier, &[("t", TraitValue::String(&identifier))]);
     }
@@ -473,10 +480,10 @@ fn names_in_one_bucket_stay_within_budget() {
     // Look-ups of features work the same way.
     let words = [Word { word: 1 }; 1 << 15];
     core.put(Section::FeatureNames, &words);
-    let (snapshot, budget) = (core.read(), super::Budget::default());
+    let (snapshot, budget) = (core.read(), super::StepBudget::default());
     assert!(names.iter().all(|name| snapshot.feature_number(name, &budget).is_none()));
     assert!(budget.lookups.get() > i64::from(MAX_STEPS), "{} steps", budget.lookups.get());
-    let f0 = snapshot.feature_number("f0", &super::Budget::default()).unwrap();
+    let f0 = snapshot.feature_number("f0", &super::StepBudget::default()).unwrap();
     assert_eq!(snapshot.feature_name(f0), Some("f0"));
 }
 
@@ -513,12 +520,12 @@ fn file_with_overlapping_ranges_is_refused() {
     core.put(Section::Slots, &[Slot { name, ..Slot::default() }; 1 << 12]);
     let row = |number: u32| TraitName { first, last, length, slot: number + 1 };
     core.put(Section::TraitNames, &(0..1 << 12).map(row).collect::<Vec<_>>());
-    assert!(refused(&core).contains("its name is another's"), "{}", refused(&core));
+    assert!(refused(&core).contains("its name overlaps that of an earlier row"), "{}", refused(&core));
     // Each description of a feature would visit all overrides.
     let mut core = Core::with_features(3);
     segments(&mut core, 100, ACCEPT);
     let mut features: Vec<Feature> = core.rows(Section::Features);
     features.iter_mut().for_each(|feature| feature.overrides_length = 100);
     core.put(Section::Features, &features);
-    assert!(refused(&core).contains("its overrides are another's"), "{}", refused(&core));
+    assert!(refused(&core).contains("its range overlaps that of an earlier row"), "{}", refused(&core));
 }

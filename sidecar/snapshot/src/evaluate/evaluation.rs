@@ -1,6 +1,6 @@
 //! The input of an evaluation.
 
-use crate::budget::Budget;
+use crate::budget::StepBudget;
 use crate::format::{
     layout::{Feature, Item, SegmentOverride},
     view::View,
@@ -15,6 +15,8 @@ use crate::values::rows::Table;
 pub(crate) struct Evaluation<'a> {
     pub(crate) segments: Segments<'a>,
     pub(crate) identity_override: Option<IdentityOverride<'a>>,
+    /// True if a slot of the snapshot reads a flag.
+    pub(crate) reads_flags: bool,
 }
 
 /// The identity override of a request, sorted by feature id.
@@ -40,7 +42,7 @@ impl<'a> Evaluation<'a> {
         &self.segments.view
     }
 
-    pub(crate) fn budget(&self) -> &'a Budget {
+    pub(crate) fn budget(&self) -> &'a StepBudget {
         self.segments.budget
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     evaluation::{Evaluation, IdentityOverride, Winner},
-    pod_overrides::PodOverride,
+    flag_overrides::FlagOverride,
     resolution::Resolution,
     splits::{Bucket, SplitPlaces, bucket},
     visibility::{Role, Visibility},
@@ -99,9 +99,9 @@ impl<'a> Outcome<'a> {
         Some(outcome)
     }
 
-    /// Replaces state and value by those of a pod override. The flag is no part of an experiment then.
+    /// Replaces state and value by those of a flag override. The flag is no part of an experiment then.
     #[cold]
-    pub(crate) fn overridden(mut self, by: &'a PodOverride) -> Self {
+    pub(crate) fn overridden(mut self, by: &'a FlagOverride) -> Self {
         self.enabled = by.enabled.unwrap_or(self.enabled);
         if let Some(value) = &by.value {
             self.value = value.as_bytes();

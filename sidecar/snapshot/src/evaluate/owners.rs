@@ -5,12 +5,12 @@ use crate::format::layout::BLOCK;
 /// The owner of each feature. Features without an owner have their default.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    blocks: Vec<Block>,
+    blocks: Vec<FeatureBlock>,
 }
 
 /// 64 consecutive features, one bit each.
 #[derive(Debug, Clone)]
-pub(crate) struct Block {
+pub(crate) struct FeatureBlock {
     /// Features that are decided.
     decided: u64,
     /// Features at which a sequence with one owner begins.
@@ -34,7 +34,7 @@ pub(crate) enum Owner {
 
 impl Owners {
     pub(super) fn clear(&mut self, features: usize) {
-        let none = Block { decided: 0, starts: 0, owners: [Owner::Default; BLOCK] };
+        let none = FeatureBlock { decided: 0, starts: 0, owners: [Owner::Default; BLOCK] };
         self.blocks.resize(features.div_ceil(BLOCK), none);
         for block in &mut self.blocks {
             (block.decided, block.starts) = (0, 0);
@@ -79,12 +79,12 @@ impl Owners {
     }
 
     /// Iterates over the features in blocks of 64: the first feature of the block, and the owners.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, &Block)> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, &FeatureBlock)> {
         (0_u32..).step_by(BLOCK).zip(&self.blocks)
     }
 }
 
-impl Block {
+impl FeatureBlock {
     /// Iterates over the decided features as sequences with one owner: first feature, end (exclusive), owner.
     pub(crate) fn sequences(&self) -> impl Iterator<Item = (u32, u32, Owner)> {
         let mut starts = self.starts;

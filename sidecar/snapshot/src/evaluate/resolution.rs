@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::evaluation::Winner;
-use crate::budget::Budget;
+use crate::budget::StepBudget;
 
 /// Maximum length of a chain of flags. The operator reports longer chains; here the flag at the end of a longer chain
 /// is not set.
@@ -21,6 +21,8 @@ pub(crate) struct Resolution {
     resolved: HashMap<u32, Winner>,
     /// Features that are being resolved, outermost first.
     resolving: Vec<u32>,
+    /// Overrides of the features that are being resolved, outermost first: segment and rank, sorted within a feature.
+    overrides: Vec<(u32, u16)>,
     /// Features that are part of a cycle.
     cyclic: HashSet<u32>,
     /// Segment matches that were computed during resolution.
@@ -35,6 +37,7 @@ impl Resolution {
     pub(super) fn clear(&mut self) {
         self.resolved.clear();
         self.resolving.clear();
+        self.overrides.clear();
         self.cyclic.clear();
         self.verdicts.clear();
         self.cuts = 0;
@@ -62,7 +65,7 @@ impl Resolution {
 
     /// Starts to resolve a feature. Returns false if it cannot be resolved: its resolution has started before, so this
     /// is a cycle, which is cut here; or a limit is reached.
-    pub(super) fn start(&mut self, feature: u32, budget: &Budget) -> bool {
+    pub(super) fn start(&mut self, feature: u32, budget: &StepBudget) -> bool {
         if let Some(start) = self.resolving.iter().position(|other| *other == feature) {
             let cycle = self.resolving.get(start..).unwrap_or_default();
             budget.spend(cycle.len());
@@ -86,6 +89,24 @@ impl Resolution {
         }
     }
 
+    /// Adds the overrides of a feature, sorted by segment and rank. Returns the number of the first.
+    pub(super) fn push_overrides(&mut self, overrides: impl Iterator<Item = (u32, u16)>) -> usize {
+        let start = self.overrides.len();
+        self.overrides.extend(overrides);
+        self.overrides.get_mut(start..).unwrap_or_default().sort_unstable();
+        start
+    }
+
+    /// Returns the segment and the rank of an added override.
+    pub(super) fn pushed(&self, at: usize) -> Option<(u32, u16)> {
+        self.overrides.get(at).copied()
+    }
+
+    /// Removes the overrides from this number on.
+    pub(super) fn pop_overrides(&mut self, start: usize) {
+        self.overrides.truncate(start);
+    }
+
     /// Returns whether the context matches a segment, if that is known.
     pub(super) fn verdict(&self, segment: u32) -> Option<bool> {
         self.verdicts.get(&segment).copied()
@@ -103,7 +124,7 @@ mod tests {
 
     #[test]
     fn resolution_beyond_the_limit_is_refused() {
-        let (mut resolution, budget) = (Resolution::default(), Budget::default());
+        let (mut resolution, budget) = (Resolution::default(), StepBudget::default());
         let mut resolve = |feature| {
             let started = resolution.start(feature, &budget);
             if started {
@@ -120,7 +141,7 @@ mod tests {
 
     #[test]
     fn chain_beyond_the_limit_is_refused() {
-        let (mut resolution, budget) = (Resolution::default(), Budget::default());
+        let (mut resolution, budget) = (Resolution::default(), StepBudget::default());
         assert!((0..MAX_CHAIN as u32).all(|feature| resolution.start(feature, &budget)));
         assert!(!resolution.start(MAX_CHAIN as u32, &budget));
     }

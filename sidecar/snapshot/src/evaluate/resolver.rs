@@ -7,24 +7,16 @@ use super::{
     resolution::Resolution,
     splits::SplitPlaces,
 };
+use crate::budget::LOOK_UPS;
 use crate::context::{EvaluationContext, Value};
 use crate::format::{layout::FLAG, model::FlagField, view::View};
 use crate::segments::{Flags, Scratch};
 use crate::values::number::Integer;
 
-/// Charge for the look-up of a flag's result, in bytes that take as long to scan.
-const LOOK_UPS: usize = 32;
-
 /// Resolves the flags that conditions read.
 pub(super) struct Resolver<'r, 'a> {
     pub(super) evaluation: &'r Evaluation<'a>,
     pub(super) resolution: &'r mut Resolution,
-}
-
-/// Returns true if any slot of this environment reads a flag.
-pub(super) fn is_needed(view: &View<'_>) -> bool {
-    let slots = view.slots();
-    view.derived().iter().any(|word| slots.get(word.word).is_some_and(|slot| slot.derivation == FLAG))
 }
 
 impl Flags for Resolver<'_, '_> {
@@ -65,20 +57,19 @@ impl Resolver<'_, '_> {
             return Winner::Default;
         }
         let ranked = self.evaluation.overrides_of(&row);
-        let mut overrides: Vec<(u32, u16)> =
-            ranked.iter().zip(0_u16..).map(|(ranked, rank)| (ranked.segment, rank)).collect();
-        overrides.sort_unstable();
+        let start = self.resolution.push_overrides(ranked.iter().map(|ranked| ranked.segment).zip(0..));
         let mut best: Option<u16> = None;
-        for own in overrides.chunk_by(|(one, _), (next, _)| one == next) {
-            let Some((segment, strongest)) = own.first().copied() else { continue };
+        let mut own: Option<(u32, u16)> = None;
+        for at in start..start + ranked.len() {
+            let Some((segment, rank)) = self.resolution.pushed(at) else { break };
             // A segment that overrides the feature twice is evaluated twice: the second time, the cycle may already be
-            // cut. If it matches, all of its overrides count.
-            for _ in own {
-                if self.is_match(context, scratch, segment) {
-                    best = Some(best.map_or(strongest, |held| held.min(strongest)));
-                }
+            // cut. If it matches, all of its overrides count, of which the strongest comes first.
+            let (_, strongest) = *own.insert(own.filter(|(same, _)| *same == segment).unwrap_or((segment, rank)));
+            if self.is_match(context, scratch, segment) {
+                best = Some(best.map_or(strongest, |held| held.min(strongest)));
             }
         }
+        self.resolution.pop_overrides(start);
         self.evaluation.winner_among(&row, || best)
     }
 

@@ -58,9 +58,9 @@ impl<B: AsRef<[u8]>> Document<B> {
             std::hash::Hasher::write(&mut hasher, chunk);
             stored += chunk.len() as u64;
         }
-        let about = about.ok_or_else(|| malformed(0, "there is none"))?;
+        let about = about.ok_or_else(|| malformed(0, "no part was given"))?;
         if stored != about.stored || hasher.finish128().as_bytes() != about.name {
-            return Err(malformed(0, "the parts together are not what they say"));
+            return Err(malformed(0, "length or name of the joined parts differs from the header"));
         }
         let document = Self { parts, about };
         document.check_frame()?;
@@ -128,7 +128,7 @@ fn read_part(bytes: &[u8]) -> Result<(Fingerprint, Part), ReadError> {
     let row = bytes.get(HEADER..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; 40]);
     let part = Part::decode(&row);
     if part.index >= part.number || part.number as usize > files::DOCUMENT_SLOTS {
-        return Err(malformed(part.index as usize, "there are fewer parts"));
+        return Err(malformed(part.index as usize, "its number is not below the number of parts"));
     }
     Ok((header.fingerprint, part))
 }

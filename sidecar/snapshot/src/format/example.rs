@@ -6,10 +6,10 @@ use std::path::Path;
 use remora_testing::assert_generated;
 
 use crate::format::layout::{
-    AcceptSet, Answer, AttributeIndex, BigInteger, Block, Breakpoint, Bucket, CORE_START, CombinedDfa, Context, Entry,
-    ExactMatch, Feature, FeatureId, HEADER, Instruction, Item, Key, Literal, Member, ModuloRule, ObjectOffset, Origin,
-    OverrideMask, OverrideRun, OverridesSection, Pattern, PatternPredicate, PercentageRule, Rank, SECTIONS, Section,
-    Segment, SegmentOverride, Slot, Split, TraitName, Variant, Word,
+    AcceptSet, AttributeIndex, BigInteger, Breakpoint, Bucket, CORE_START, CombinedDfa, Context, Entry, ExactMatch,
+    Feature, FeatureId, HEADER, Instruction, Item, Key, Literal, Member, ModuloRule, ObjectOffset, Origin,
+    OverrideMask, OverrideRun, OverridesSection, Pattern, PatternPredicate, PercentageRule, PreparedAnswer, Rank,
+    SECTIONS, Section, Segment, SegmentBlock, SegmentOverride, Slot, Split, TraitName, Variant, Word,
 };
 use crate::format::model::{self, Comparand, Comparison, Derivation, Junction, Test};
 use crate::format::view::section_entry;
@@ -42,13 +42,13 @@ const CORE: [(Section, Content); SECTIONS] = {
         (Section::FeatureNames, Rows(Word::FIELDS)),
         (Section::FeatureIds, Rows(FeatureId::FIELDS)),
         (Section::SplitFeatures, Rows(Word::FIELDS)),
-        (Section::Answers, Rows(Answer::FIELDS)),
+        (Section::Answers, Rows(PreparedAnswer::FIELDS)),
         (Section::Bounds, Rows(Word::FIELDS)),
         (Section::Contexts, Rows(Context::FIELDS)),
         (Section::Splits, Rows(Split::FIELDS)),
         (Section::Variants, Rows(Variant::FIELDS)),
         (Section::Segments, Rows(Segment::FIELDS)),
-        (Section::Blocks, Rows(Block::FIELDS)),
+        (Section::Blocks, Rows(SegmentBlock::FIELDS)),
         (Section::AttributeIndexes, Rows(AttributeIndex::FIELDS)),
         (Section::ModuloRules, Rows(ModuloRule::FIELDS)),
         (Section::PercentageRules, Rows(PercentageRule::FIELDS)),

@@ -2,7 +2,7 @@
 
 use crate::{
     ReadError, Revision,
-    format::layout::{CHECKED_FROM, FORMAT_MAJOR, HEADER, SUPPORTED_FEATURES},
+    format::layout::{CHECKED_FROM, CORE_MAGIC, FORMAT_MAJOR, HEADER, SUPPORTED_FEATURES},
     values::{
         hash::{Fingerprint, checksum},
         rows::Span,
@@ -36,6 +36,14 @@ pub(crate) fn read_header(
         return Err(ReadError::WrongChecksum);
     }
     Ok(header)
+}
+
+/// The magic of a core as text.
+pub(crate) const CORE_MAGIC_TEXT: &str = "REMORA<SUB>C";
+
+/// Returns the header of a core, whose rest may be missing, without its checksum.
+pub(crate) fn stated_core(bytes: &[u8]) -> Result<Header, ReadError> {
+    stated_header(bytes, CORE_MAGIC, CORE_MAGIC_TEXT).map(|(header, _)| header)
 }
 
 /// Reads what the header at the start of a file states, and the checksum in it. The rest of the file may be missing.
@@ -102,6 +110,6 @@ pub(crate) fn span_of(bytes: &[u8], span: Span, index: usize) -> Result<&[u8], R
     }
 }
 
-pub(super) fn malformed(part: &'static str, index: usize, problem: &'static str) -> ReadError {
+pub(crate) fn malformed(part: &'static str, index: usize, problem: &'static str) -> ReadError {
     ReadError::Malformed { part, index, problem }
 }

@@ -3,7 +3,7 @@
 //! The writer encodes these rows, and the reader decodes them in place. The crate's documentation describes the same
 //! layout in tables.
 
-use crate::format::model::Comparison;
+pub(crate) use crate::format::flag_object::{CONTROL, END, state, write_experiment};
 use crate::values::hash::NameKey;
 use crate::values::rows::{Row, Span};
 
@@ -77,128 +77,25 @@ pub(crate) const POINTER_LENGTH: usize = HEADER + 16;
 /// Offset of the document's bytes in a document file, after the header and the [`Part`].
 pub(crate) const DOCUMENT_START: usize = HEADER + 40;
 
-/// Reads the fields of a row in order. Row sizes are constants, so a field beyond the end is a fault of this module
-/// only; it reads as zero.
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    #[inline(always)]
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        match self.0.split_first_chunk::<N>() {
-            Some((field, rest)) => {
-                self.0 = rest;
-                *field
-            }
-            None => [0; N],
-        }
-    }
-    #[inline(always)]
-    fn u8(&mut self) -> u8 {
-        let [byte] = self.take();
-        byte
-    }
-    #[inline(always)]
-    fn u16(&mut self) -> u16 {
-        u16::from_le_bytes(self.take())
-    }
-    #[inline(always)]
-    fn u32(&mut self) -> u32 {
-        u32::from_le_bytes(self.take())
-    }
-    #[inline(always)]
-    fn i64(&mut self) -> i64 {
-        i64::from_le_bytes(self.take())
-    }
-    #[inline(always)]
-    fn u64(&mut self) -> u64 {
-        u64::from_le_bytes(self.take())
-    }
-    #[inline(always)]
-    fn f64(&mut self) -> f64 {
-        f64::from_le_bytes(self.take())
-    }
-    #[inline(always)]
-    fn span(&mut self) -> Span {
-        Span { start: self.u32(), length: self.u32() }
-    }
-}
-
-/// Writes the fields of a row in order.
-struct RowWriter<const N: usize> {
-    bytes: [u8; N],
-    at: usize,
-}
-
-impl<const N: usize> RowWriter<N> {
-    fn new() -> Self {
-        Self { bytes: [0; N], at: 0 }
-    }
-    fn put(mut self, field: &[u8]) -> Self {
-        let end = self.at + field.len();
-        if let Some(place) = self.bytes.get_mut(self.at..end) {
-            place.copy_from_slice(field);
-        }
-        self.at = end;
-        self
-    }
-    fn span(self, span: Span) -> Self {
-        self.put(&span.start.to_le_bytes()).put(&span.length.to_le_bytes())
-    }
-}
-
-/// `row!` declares a row: its fields in stored order, and its size, which is checked at compile time. A `span` is a byte
-/// range of the blob, a `range` a range of rows or bytes of another section.
-macro_rules! row {
-    ($(#[$doc:meta])* $name:ident, $size:literal, { $($(#[$field_doc:meta])* $field:ident: $kind:tt),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Default)]
-        pub(crate) struct $name { $($(#[$field_doc])* pub(crate) $field: row!(@type $kind)),+ }
-        impl Row<$size> for $name {
-            fn encode(&self) -> [u8; $size] {
-                const { assert!($(row!(@size $kind) +)+ 0 == $size, "the fields do not fill the row") };
-                let writer = RowWriter::<$size>::new();
-                $(let writer = row!(@put writer, $kind, self.$field);)+
-                writer.bytes
-            }
-            #[inline(always)]
-            fn decode(bytes: &[u8; $size]) -> Self {
-                let mut fields = Fields(bytes);
-                Self { $($field: row!(@take fields, $kind)),+ }
-            }
-        }
-        #[cfg(test)]
-        impl $name {
-            /// Name, type and number of bytes of each field, in stored order.
-            #[allow(dead_code, reason = "the example does not have every kind of row")]
-            pub(crate) const FIELDS: crate::format::example::Fields =
-                &[$((stringify!($field), stringify!($kind), row!(@size $kind))),+];
-        }
-    };
-    (@type u8) => { u8 }; (@type u16) => { u16 }; (@type u32) => { u32 }; (@type u64) => { u64 }; (@type i64) => { i64 }; (@type f64) => { f64 };
-    (@type span) => { Span }; (@type range) => { Span }; (@type hash96) => { [u8; 12] }; (@type hash128) => { [u8; 16] };
-    (@size u8) => { 1 }; (@size u16) => { 2 }; (@size u32) => { 4 }; (@size u64) => { 8 }; (@size i64) => { 8 }; (@size f64) => { 8 };
-    (@size span) => { 8 }; (@size range) => { 8 }; (@size hash96) => { 12 }; (@size hash128) => { 16 };
-    (@put $writer:ident, span, $value:expr) => { $writer.span($value) };
-    (@put $writer:ident, range, $value:expr) => { $writer.span($value) };
-    (@put $writer:ident, hash96, $value:expr) => { $writer.put(&$value) };
-    (@put $writer:ident, hash128, $value:expr) => { $writer.put(&$value) };
-    (@put $writer:ident, $kind:tt, $value:expr) => { $writer.put(&$value.to_le_bytes()) };
-    (@take $fields:ident, range) => { $fields.span() };
-    (@take $fields:ident, hash96) => { $fields.take() }; (@take $fields:ident, hash128) => { $fields.take() };
-    (@take $fields:ident, $kind:tt) => { $fields.$kind() };
-}
-
+#[macro_use]
+mod row;
 // These modules use the macro, so they must follow it.
 mod index;
 mod overrides;
+mod program;
+
+use row::{Fields, RowWriter};
 
 pub(crate) use index::{
-    AcceptSet, AttributeIndex, BLOCK, Block, Breakpoint, CombinedDfa, ExactMatch, ModuloRule, PatternPredicate,
-    PercentageRule,
+    AcceptSet, AttributeIndex, BLOCK, Breakpoint, CombinedDfa, ExactMatch, ModuloRule, PatternPredicate,
+    PercentageRule, SegmentBlock,
 };
 pub(crate) use overrides::{
     Bucket, ENABLED, Entry, HAS_VARIANT, Item, LENGTH_MASK, OVERRIDES_MAGIC, OVERRIDES_START, OverridesSection, WEIGHT,
     WEIGHT_MASK,
+};
+pub(crate) use program::{
+    ACCEPT, HAS_BIG_INTEGER, HAS_FLOAT, HAS_INTEGER, IS_SEMVER, IS_TRUE, Instruction, Operator, READS_FLAG, REJECT,
 };
 
 row!(
@@ -246,28 +143,6 @@ row!(
         digest: u64,
     }
 );
-
-/// The bytes between the head of a flag object and its value.
-#[inline(always)]
-pub(crate) const fn state(enabled: bool) -> &'static [u8] {
-    if enabled { b"true,\"feature_state_value\":" } else { b"false,\"feature_state_value\":" }
-}
-/// The bytes after the value of a flag object.
-pub(crate) const END: &[u8] = b"},";
-
-/// `"control"` as JSON: the variant of a flag with variants of which none is chosen.
-pub(crate) const CONTROL: &[u8] = b"\"control\"";
-
-/// Appends the members that an experiment adds to the flags of identities: the variant as JSON, and the metadata of the
-/// experiment as JSON or nothing. SDKs record exposures by them.
-pub(crate) fn write_experiment(variant: &[u8], metadata: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(b",\"variant\":");
-    out.extend_from_slice(variant);
-    if !metadata.is_empty() {
-        out.extend_from_slice(b",\"metadata\":");
-        out.extend_from_slice(metadata);
-    }
-}
 
 /// Number of hexadecimal digits behind a context's tail that are the length of the metadata.
 const METADATA_DIGITS: u32 = 8;
@@ -370,39 +245,6 @@ row!(
     SegmentOverride, 8, { segment: u32, context: u32 }
 );
 row!(
-    /// One condition, and the next instruction for either result. The row stores the value to compare with, so most
-    /// conditions read nothing else.
-    Instruction, 40, {
-        operator: u8,
-        flags: u8,
-        slot: u16,
-        on_true: u32,
-        on_false: u32,
-        /// Row in `BigIntegers` or in `Patterns`.
-        operand: u32,
-        /// An integer; a divisor or a threshold (`f64`); the first row and the number of members of a set (two `u32`).
-        left: u64,
-        /// A float; a remainder (`f64`); the seed of a percentage (span).
-        right: u64,
-        text: span,
-    }
-);
-/// Instruction flag: the slot may have to be resolved from another flag.
-pub(crate) const READS_FLAG: u8 = 1;
-/// Instruction flag: the value as a boolean is true.
-pub(crate) const IS_TRUE: u8 = 2;
-/// Instruction flag: the value is also an integer of 64 bits, in `left`.
-pub(crate) const HAS_INTEGER: u8 = 4;
-/// Instruction flag: the value is also an integer beyond 64 bits, in `BigIntegers`.
-pub(crate) const HAS_BIG_INTEGER: u8 = 8;
-/// Instruction flag: the value is also a float, in `right`.
-pub(crate) const HAS_FLOAT: u8 = 16;
-/// Instruction flag: the value ends in `:semver`, which `text` does not contain.
-pub(crate) const IS_SEMVER: u8 = 32;
-pub(crate) const ACCEPT: u32 = u32::MAX;
-pub(crate) const REJECT: u32 = u32::MAX - 1;
-
-row!(
     /// A property that conditions read: the trait with the slot's name, or the derived value if there is no such trait.
     Slot, 16, { name: span, derivation: u32, argument: u32 }
 );
@@ -440,7 +282,7 @@ pub(crate) const BACKTRACKING: u32 = 1;
 row!(Key, 20, { hash: hash128, role: u32 });
 row!(
     /// A complete answer.
-    Answer, 20, {
+    PreparedAnswer, 20, {
         body: span,
         bounds: u32,
         /// Sum of the digests of its features.
@@ -482,57 +324,3 @@ row!(
 );
 row!(Word, 4, { word: u32 });
 row!(Member, 12, { key: hash96 });
-
-/// The operator of an instruction. The numbers are part of the format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operator {
-    Equal,
-    NotEqual,
-    Greater,
-    GreaterOrEqual,
-    Less,
-    LessOrEqual,
-    Contains,
-    NotContains,
-    Matches,
-    Modulo,
-    In,
-    Percentage,
-    IsSet,
-    IsNotSet,
-}
-
-impl Operator {
-    pub(crate) fn of(comparison: Comparison) -> Self {
-        match comparison {
-            Comparison::Equal => Self::Equal,
-            Comparison::NotEqual => Self::NotEqual,
-            Comparison::Greater => Self::Greater,
-            Comparison::GreaterOrEqual => Self::GreaterOrEqual,
-            Comparison::Less => Self::Less,
-            Comparison::LessOrEqual => Self::LessOrEqual,
-        }
-    }
-
-    const ALL: [Self; 14] = [
-        Self::Equal,
-        Self::NotEqual,
-        Self::Greater,
-        Self::GreaterOrEqual,
-        Self::Less,
-        Self::LessOrEqual,
-        Self::Contains,
-        Self::NotContains,
-        Self::Matches,
-        Self::Modulo,
-        Self::In,
-        Self::Percentage,
-        Self::IsSet,
-        Self::IsNotSet,
-    ];
-
-    #[inline(always)]
-    pub(crate) fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
-    }
-}

@@ -28,7 +28,7 @@ fn division(flags: u32) -> Option<u32> {
 }
 
 /// Overrides files by slot. They may belong to several revisions.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Shards<B>([Option<B>; files::OVERRIDES_SLOTS]);
 
 impl<B: AsRef<[u8]>> Shards<B> {
@@ -39,16 +39,20 @@ impl<B: AsRef<[u8]>> Shards<B> {
     /// Validates a file of the environment with this fingerprint, and replaces the file in its slot.
     pub(crate) fn attach(&mut self, file: B, fingerprint: Fingerprint) -> Result<(), ReadError> {
         let slot = Overrides::validate(file.as_ref(), fingerprint)?;
-        *self.0.get_mut(slot).ok_or(ReadError::UnknownSlot(slot))? = Some(file);
-        Ok(())
+        self.put(slot, file)
     }
 
     /// Validates a file under the name of a slot, and replaces the file in that slot.
     pub(crate) fn attach_to(&mut self, slot: usize, file: B, fingerprint: Fingerprint) -> Result<(), ReadError> {
         match Overrides::validate(file.as_ref(), fingerprint)? {
-            found if found == slot => self.attach(file, fingerprint),
+            found if found == slot => self.put(slot, file),
             found => Err(ReadError::OtherSlot { found, named: slot }),
         }
+    }
+
+    fn put(&mut self, slot: usize, file: B) -> Result<(), ReadError> {
+        *self.0.get_mut(slot).ok_or(ReadError::UnknownSlot(slot))? = Some(file);
+        Ok(())
     }
 
     /// Removes the files that do not count once every file that the core states is there. Returns the number of slots

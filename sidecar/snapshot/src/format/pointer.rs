@@ -3,9 +3,8 @@
 use crate::ReadError;
 use crate::format::{
     files::{self, CoreSet, MAX_CORE_BYTES},
-    header::{malformed, read_header},
+    header::{malformed, read_header, stated_core},
     layout::{CoreParts, HEADER, POINTER_LENGTH, POINTER_MAGIC},
-    read::stated_core,
     revision::Revision,
 };
 use crate::values::{hash::Fingerprint, rows::Row};

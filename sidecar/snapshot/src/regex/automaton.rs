@@ -11,7 +11,9 @@
 //!
 //! The name of a state is the offset of its row in the table, which therefore has at most 2¹⁶ entries: a step is one
 //! addition and one look-up. State 0 is the dead state. A search begins at the text's start and succeeds as soon as it
-//! reaches a matching state, so it takes at most one step per byte.
+//! reaches a matching state, so it takes at most one step per byte. At the end of the text, it takes one more step, by the
+//! class of the end. The run of a combined DFA does not take this step: accept sets say what is found at the end. It does
+//! not stop at a matching state either.
 
 const HEADER: usize = 16 + 256;
 /// Maximum number of entries: the number of possible names.

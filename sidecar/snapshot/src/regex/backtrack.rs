@@ -8,9 +8,9 @@
 //! | bytes | field |
 //! |---|---|
 //! | 4 | number of instructions |
-//! | 4 | number of slots for positions |
+//! | 4 | number of slots for positions: two for each group, its start and its end, and one for each loop |
 //! | 12 × instructions | operation, first and second operand. The number of an operation is its place in [`Instruction`], from 0 |
-//! | 8 × … | ranges of code points, to which sets refer by first row and count |
+//! | 8 × … | ranges of code points (first and last), to which sets refer by first row and count. The ranges of a set are sorted and disjoint |
 
 mod program;
 mod search;

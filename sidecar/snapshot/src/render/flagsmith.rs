@@ -3,9 +3,9 @@
 
 use crate::evaluate::{
     Decisions,
+    flag_overrides::FlagOverrides,
     outcome::Outcome,
     owners::Owner,
-    pod_overrides::PodOverrides,
     visibility::{Role, Visibility},
 };
 use crate::format::{
@@ -25,7 +25,7 @@ pub(crate) fn write_array(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u
     let (body, bounds, digest) = prepared(view, 2 + role as u32);
     let (features, runs) = (view.features().len() as u32, view.override_runs());
     out.push(b'[');
-    let mut array = Array { out, last: Last::Bracket, digest };
+    let mut array = Array { out, last: Last::Bracket, digest, visibility: Visibility::of(view, role) };
     let defaults = Defaults { body, bounds, end: offset(body, bounds, features) };
     let mut from = 0;
     for (start, block) in decisions.owners().blocks() {
@@ -42,7 +42,7 @@ pub(crate) fn write_array(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u
                 continue;
             }
             for feature in first..next {
-                array.join(decisions, role, feature);
+                array.join(decisions, feature);
             }
         }
     }
@@ -52,15 +52,16 @@ pub(crate) fn write_array(decisions: &Decisions<'_>, role: Role, out: &mut Vec<u
     array.close()
 }
 
-/// Appends the same array with pod overrides. Joins each object from its pieces.
+/// Appends the same array with flag overrides. Joins each object from its pieces.
 #[cold]
 pub(crate) fn write_overridden_array(
     decisions: &Decisions<'_>,
-    overrides: &PodOverrides,
+    overrides: &FlagOverrides,
     role: Role,
     out: &mut Vec<u8>,
 ) -> u64 {
     let view = decisions.view();
+    let visibility = Visibility::of(view, role);
     let mut digest = 0_u64;
     out.push(b'[');
     for feature in 0..view.features().len() as u32 {
@@ -68,7 +69,7 @@ pub(crate) fn write_overridden_array(
         if let Some(own) = overrides.get(feature) {
             outcome = outcome.overridden(own);
         }
-        if out.len() <= MAX_ANSWER && outcome.is_visible(view, role) {
+        if out.len() <= MAX_ANSWER && visibility.sees(&outcome.feature, outcome.enabled) {
             digest = digest.wrapping_add(outcome.digest);
             write_object(view, &outcome, out);
         }
@@ -177,6 +178,7 @@ struct Array<'a> {
     last: Last,
     /// Sum of the digests, as if every flag that is not appended yet had its default.
     digest: u64,
+    visibility: Visibility,
 }
 
 /// The current end of an array.
@@ -209,9 +211,8 @@ impl Array<'_> {
 
     /// Appends the object of a feature, joined from its pieces, if the role sees the feature.
     #[inline(never)]
-    fn join(&mut self, decisions: &Decisions<'_>, role: Role, number: u32) {
-        let view = decisions.view();
-        let visibility = Visibility::of(view, role);
+    fn join(&mut self, decisions: &Decisions<'_>, number: u32) {
+        let (view, visibility) = (decisions.view(), self.visibility);
         let Some(feature) = view.features().get(number) else { return };
         if self.is_too_long() {
             return;

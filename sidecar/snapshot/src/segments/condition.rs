@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use super::{Scratch, Segments};
-use crate::budget::Budget;
+use crate::budget::StepBudget;
 use crate::context::{EvaluationContext, Value};
 use crate::format::{
     layout::{
@@ -24,6 +24,7 @@ use crate::values::{
     hash::{MemberKey, numbers, short_member_key},
     number::{Integer, write_float},
     percentage::percentage,
+    python_bool,
     rows::{Row as _, Span, Table},
     semver::{self, Version},
 };
@@ -164,7 +165,7 @@ fn search(
             Value::Text(text) => !context.text(text).contains(view.text(condition.text)),
             _ => false,
         },
-        Some(Operator::Matches) => {
+        Some(Operator::Regex) => {
             let Scratch { printed, search, .. } = scratch;
             let text = text_of(context, value, printed);
             matches(view, condition.operand, text, budget, search).unwrap_or_else(|| {
@@ -175,7 +176,7 @@ fn search(
         Some(Operator::Modulo) => {
             modulo(budget, context, f64::from_bits(condition.left), f64::from_bits(condition.right), value)
         }
-        Some(Operator::Percentage) => {
+        Some(Operator::PercentageSplit) => {
             let seed = Span::from_word(condition.right);
             if !budget.hash(seed, length) {
                 return false;
@@ -209,7 +210,7 @@ fn contains(view: &View<'_>, context: &EvaluationContext, condition: &Instructio
 }
 
 /// Returns true if a prefix of the text matches the pattern. `None` if the search is undecided.
-fn matches(view: &View<'_>, operand: u32, text: &str, budget: &Budget, memory: &mut SearchMemory) -> Option<bool> {
+fn matches(view: &View<'_>, operand: u32, text: &str, budget: &StepBudget, memory: &mut SearchMemory) -> Option<bool> {
     let Some(pattern) = view.patterns().get(operand) else { return Some(false) };
     let program = pattern.program.of(view.programs());
     if pattern.kind == AUTOMATON {
@@ -220,7 +221,13 @@ fn matches(view: &View<'_>, operand: u32, text: &str, budget: &Budget, memory: &
 }
 
 /// Computes the floored modulo like Python: the result has the sign of the divisor.
-pub(super) fn modulo(budget: &Budget, context: &EvaluationContext, divisor: f64, remainder: f64, value: Value) -> bool {
+pub(super) fn modulo(
+    budget: &StepBudget,
+    context: &EvaluationContext,
+    divisor: f64,
+    remainder: f64,
+    value: Value,
+) -> bool {
     let (left, whole_left) = match value {
         Value::Null => return false,
         Value::False => (0.0, Some(0)),
@@ -350,8 +357,7 @@ fn print(value: Value, printed: &mut String) -> &str {
     match value {
         Value::Text(_) | Value::BigInteger(_) => {}
         Value::Null => printed.push_str("None"),
-        Value::True => printed.push_str("True"),
-        Value::False => printed.push_str("False"),
+        Value::True | Value::False => printed.push_str(python_bool(value == Value::True)),
         Value::Integer(integer) => {
             let _ = write!(printed, "{integer}"); // writing to a String does not fail
         }

@@ -12,7 +12,7 @@ use accepted::Accepted;
 
 use super::{Flags, Scratch, Segments, condition, index};
 use crate::context::{EvaluationContext, Value};
-use crate::format::layout::{ACCEPT, AttributeIndex, BLOCK, Block, Instruction, PercentageRule, READS_FLAG};
+use crate::format::layout::{ACCEPT, AttributeIndex, BLOCK, SegmentBlock};
 use crate::values::{hash::MemberKey, json, percentage::Hash, rows::Row as _};
 
 /// A requirement or a condition of a segment, and its result for a request.
@@ -89,7 +89,7 @@ impl Segments<'_> {
         &self,
         context: &EvaluationContext,
         scratch: &mut Scratch,
-        block: &Block,
+        block: &SegmentBlock,
         bit: u64,
         checks: &mut Vec<Check>,
     ) {
@@ -110,9 +110,9 @@ impl Segments<'_> {
         }
     }
 
-    fn by_modulo(&self, context: &EvaluationContext, block: &Block, bit: u64, checks: &mut Vec<Check>) {
+    fn by_modulo(&self, context: &EvaluationContext, block: &SegmentBlock, bit: u64, checks: &mut Vec<Check>) {
         let rules = self.view.modulo_rules().range(block.modulo_rules.start, block.modulo_rules.length);
-        for rule in rules.iter().filter(|rule| rule.segment & bit != 0) {
+        for rule in rules.iter().filter(|rule| rule.segment_bit & bit != 0) {
             let value = context.value(rule.slot as u16);
             let is_remainder = condition::modulo(self.budget, context, rule.divisor, rule.remainder, value);
             let not = if rule.negated == 0 { "" } else { "not " };
@@ -120,7 +120,7 @@ impl Segments<'_> {
                 attribute: self.attribute(rule.slot),
                 value: shown(context, value),
                 comparison: format!("must {not}have the remainder {} for the divisor {}", rule.remainder, rule.divisor),
-                holds: is_remainder == (rule.negated == 0),
+                holds: rule.keeps(is_remainder),
                 hash: None,
             });
         }
@@ -130,31 +130,29 @@ impl Segments<'_> {
         &self,
         context: &EvaluationContext,
         scratch: &mut Scratch,
-        block: &Block,
+        block: &SegmentBlock,
         bit: u64,
         checks: &mut Vec<Check>,
     ) {
         let rules = self.view.percentage_rules().range(block.percentage_rules.start, block.percentage_rules.length);
-        for rule in rules.iter().filter(|rule| rule.segment & bit != 0) {
-            let PercentageRule { threshold, seed, slot, negated, .. } = rule;
-            let value = context.value(slot as u16);
+        for rule in rules.iter().filter(|rule| rule.segment_bit & bit != 0) {
+            let value = context.value(rule.slot as u16);
             let hash = (value != Value::Null).then(|| {
                 let text = condition::text_of(context, value, &mut scratch.printed);
-                Hash::of(&[self.view.bytes(seed), b",", text.as_bytes()])
+                Hash::of(&[self.view.bytes(rule.seed), b",", text.as_bytes()])
             });
-            let is_within = hash.as_ref().is_some_and(|hash| hash.percentage <= threshold);
-            let bound = if negated == 0 { "at most" } else { "above" };
+            let bound = if rule.negated == 0 { "at most" } else { "above" };
             checks.push(Check {
-                attribute: self.attribute(slot),
+                attribute: self.attribute(rule.slot),
                 value: shown(context, value),
-                comparison: format!("must have a percentage of {bound} {threshold}"),
-                holds: is_within == (negated == 0),
+                comparison: format!("must have a percentage of {bound} {}", rule.threshold),
+                holds: rule.keeps(hash.as_ref().map_or(f64::INFINITY, |hash| hash.percentage)),
                 hash,
             });
         }
     }
 
-    /// Runs the segment's residual program like [`Segments::accepts`], and notes each instruction.
+    /// Runs the segment's residual program, and notes each instruction.
     fn by_program(
         &self,
         context: &mut EvaluationContext,
@@ -166,34 +164,22 @@ impl Segments<'_> {
         if entry == ACCEPT {
             return;
         }
-        let code = self.view.code();
-        let mut at = entry;
-        while let Some(stored) = code.stored(at) {
-            let instruction = Instruction::decode(stored);
-            let mut value = context.value(instruction.slot);
-            if instruction.flags & READS_FLAG != 0 && value == Value::Null {
-                value = flags.read(context, scratch, instruction.slot);
-            }
-            let holds = condition::holds(self, context, scratch, stored, value);
+        let conditions = &mut trace.conditions;
+        let accepted = self.run(context, scratch, flags, entry, |context, scratch, instruction, value, holds| {
             let key = self.member_key(context, scratch, value);
             let shown = shown(context, value);
-            trace.conditions.push(Check {
+            conditions.push(Check {
                 attribute: self.attribute(u32::from(instruction.slot)),
-                comparison: instruction::describe(&self.view, &instruction, key.zip(shown.as_deref())),
+                comparison: instruction::describe(&self.view, instruction, key.zip(shown.as_deref())),
                 value: shown,
                 holds,
-                hash: instruction::seed(&self.view, &instruction).filter(|_| value != Value::Null).map(|seed| {
+                hash: instruction::seed(&self.view, instruction).filter(|_| value != Value::Null).map(|seed| {
                     let text = condition::text_of(context, value, &mut scratch.printed);
                     Hash::of(&[seed, b",", text.as_bytes()])
                 }),
             });
-            let next = if holds { instruction.on_true } else { instruction.on_false };
-            if !self.budget.spend(1) || self.budget.was_interrupted() || next <= at {
-                break;
-            }
-            at = next;
-        }
-        trace.accepted = Some(at == ACCEPT);
+        });
+        trace.accepted = Some(accepted);
         trace.skipped = instruction::count(&self.view, entry).saturating_sub(trace.conditions.len());
     }
 

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use super::condition::{READINGS, member_key_of, modulo, text_of};
 use super::{Scratch, Segments};
-use crate::budget::{BYTES_A_STEP, Undecided};
+use crate::budget::{BYTES_A_STEP, LOOK_UPS, Undecided};
 use crate::context::{EvaluationContext, StrRange, Value};
 use crate::format::{
     layout::{AttributeIndex, Breakpoint, PercentageRule},
@@ -51,13 +51,13 @@ impl Segments<'_> {
             }
         }
         for rule in view.modulo_rules().range(block.modulo_rules.start, block.modulo_rules.length).iter() {
-            if candidates & rule.segment != 0 {
+            if candidates & rule.segment_bit != 0 {
                 let value = context.value(rule.slot as u16);
                 if !budget.scan(context.length_of(value)) {
                     break;
                 }
-                if modulo(budget, context, rule.divisor, rule.remainder, value) == (rule.negated != 0) {
-                    candidates &= !rule.segment;
+                if !rule.keeps(modulo(budget, context, rule.divisor, rule.remainder, value)) {
+                    candidates &= !rule.segment_bit;
                 }
             }
         }
@@ -84,9 +84,9 @@ impl Segments<'_> {
         let kept = Cell::from_mut(candidates).as_slice_of_cells();
         let remove = |kept: &Cell<u64>, segment: u64| kept.set(kept.get() & !segment);
         let mut report = |(kept, stored): (&Cell<u64>, &[u8; PercentageRule::SIZE]), percentage: f64| {
-            let PercentageRule { threshold, segment, negated, .. } = PercentageRule::decode(stored);
-            if (percentage <= threshold) == (negated != 0) {
-                remove(kept, segment);
+            let rule = PercentageRule::decode(stored);
+            if !rule.keeps(percentage) {
+                remove(kept, rule.segment_bit);
             }
         };
         let mut percentages = Percentages::new(scratch.hashing.take());
@@ -99,13 +99,13 @@ impl Segments<'_> {
             budget.spend(1 + rules.len() / PERCENTAGE_RULES_A_STEP);
             for stored in rules.each_stored() {
                 let rule = PercentageRule::decode(stored);
-                if rule.segment & kept.get() == 0 {
+                if rule.segment_bit & kept.get() == 0 {
                     continue;
                 }
                 let value = context.value(rule.slot as u16);
                 if !budget.hash(rule.seed, context.length_of(value)) {
                     budget.note(Undecided::Others);
-                    remove(kept, rule.segment);
+                    remove(kept, rule.segment_bit);
                     continue;
                 }
                 if value == Value::Null {
@@ -132,10 +132,6 @@ const PREDICATES_A_STEP: usize = 8;
 
 /// Number of occupied rows of a hash table per charged step.
 const PROBES_A_STEP: u32 = 16;
-
-/// Charge for the look-ups of one value, among the breakpoints of its type and in a hash table, in bytes that take as
-/// long to scan.
-const LOOK_UPS: usize = 32;
 
 /// Returns the candidates of an attribute index for its slot's value. Most slots are unset in most requests.
 #[inline(always)]
@@ -329,6 +325,6 @@ fn search_patterns(
         view.pattern_predicates().range(dfa.pattern_predicates.start, dfa.pattern_predicates.length);
     pattern_predicates.iter().fold(u64::MAX, |left, predicate| {
         let holds = predicate.found & found != 0 || is_text && predicate.lacking & !found != 0;
-        if holds == (predicate.negated == 0) { left } else { left & !predicate.segment }
+        if holds == (predicate.negated == 0) { left } else { left & !predicate.segment_bit }
     })
 }

@@ -11,8 +11,6 @@ impl Segments<'_> {
     ///
     /// An undecided program accepts nothing, even if it negates a condition.
     ///
-    /// The program ends because every jump goes forward. This is checked here again, so that termination does not
-    /// depend on the reader's validation alone.
     pub(super) fn accepts(
         &self,
         context: &mut EvaluationContext,
@@ -20,9 +18,21 @@ impl Segments<'_> {
         flags: &mut impl Flags,
         entry: u32,
     ) -> bool {
-        if entry == ACCEPT {
-            return true; // the index decides most segments completely
-        }
+        // The index decides most segments completely.
+        entry == ACCEPT || self.run(context, scratch, flags, entry, |_, _, _, _, _| ())
+    }
+
+    /// Runs a program, and passes each instruction, the value of its slot and its result to `observe`. Inlined, so that
+    /// an evaluation, which observes nothing, does no work for it.
+    #[inline(always)]
+    pub(super) fn run(
+        &self,
+        context: &mut EvaluationContext,
+        scratch: &mut Scratch,
+        flags: &mut impl Flags,
+        entry: u32,
+        mut observe: impl FnMut(&EvaluationContext, &mut Scratch, &Instruction, Value, bool),
+    ) -> bool {
         let code = self.view.code();
         let mut at = entry;
         while let Some(stored) = code.stored(at) {
@@ -32,11 +42,14 @@ impl Segments<'_> {
                 value = flags.read(context, scratch, instruction.slot);
             }
             let holds = condition::holds(self, context, scratch, stored, value);
+            observe(context, scratch, &instruction, value, holds);
             let next = if holds { instruction.on_true } else { instruction.on_false };
             if !self.budget.spend(1) || self.budget.was_interrupted() {
                 self.budget.note(Undecided::Program(entry));
                 return false;
             }
+            // Every jump goes forward, so that the program ends. The reader has checked this; the second check makes sure
+            // that a fault of the reader cannot become a loop without end.
             if next <= at {
                 return false;
             }

@@ -1,6 +1,6 @@
-//! The content of a snapshot, for people.
+//! The content of a snapshot, for people. It borrows names and values: the overrides of a feature repeat them.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use crate::Snapshot;
 use crate::format::{
@@ -12,34 +12,34 @@ use crate::snapshot::digest;
 
 /// The content of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Description {
+pub struct Description<'a> {
     /// Features in the order of the answers.
-    pub features: Vec<FeatureDescription>,
+    pub features: Vec<FeatureDescription<'a>>,
     /// Segments in the order in which ties are decided.
-    pub segments: Vec<SegmentDescription>,
+    pub segments: Vec<SegmentDescription<'a>>,
     /// Number of regular expressions compiled to automata.
     pub automata: usize,
     /// Number of regular expressions compiled to backtracking programs.
     pub backtracking: usize,
     /// Warnings of the operator.
-    pub notes: Vec<String>,
+    pub notes: Vec<&'a str>,
 }
 
 /// A feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FeatureDescription {
+pub struct FeatureDescription<'a> {
     /// Flagsmith's id.
     pub id: i64,
     /// Name of the feature.
-    pub name: String,
+    pub name: &'a str,
     /// Default state.
     pub enabled: bool,
     /// Default value as JSON.
-    pub value: String,
+    pub value: Cow<'a, str>,
     /// Variants of the default.
-    pub variants: Vec<VariantDescription>,
+    pub variants: Vec<VariantDescription<'a>>,
     /// Overrides by segments, strongest first.
-    pub overrides: Vec<OverrideDescription>,
+    pub overrides: Vec<OverrideDescription<'a>>,
     /// True if the feature is hidden from client keys.
     pub server_only: bool,
     /// True if no answer contains the feature; only conditions read it.
@@ -48,47 +48,47 @@ pub struct FeatureDescription {
 
 /// A variant of a split.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VariantDescription {
+pub struct VariantDescription<'a> {
     /// Weight in percent.
-    pub weight: String,
+    pub weight: &'a str,
     /// Value as JSON.
-    pub value: String,
+    pub value: Cow<'a, str>,
 }
 
 /// The override of a feature by a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OverrideDescription {
+pub struct OverrideDescription<'a> {
     /// Name of the segment.
-    pub segment: String,
+    pub segment: &'a str,
     /// Enabled or disabled.
     pub enabled: bool,
     /// Value as JSON.
-    pub value: String,
+    pub value: Cow<'a, str>,
     /// Variants of the override.
-    pub variants: Vec<VariantDescription>,
+    pub variants: Vec<VariantDescription<'a>>,
 }
 
 /// A segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SegmentDescription {
+pub struct SegmentDescription<'a> {
     /// Flagsmith's id.
     pub id: u32,
     /// Name of the segment.
-    pub name: String,
+    pub name: &'a str,
     /// Number of overrides of the segment.
     pub overrides: u32,
 }
 
 /// Returns state, value and variants of a context.
-fn context(view: &View<'_>, context: u32) -> (bool, String, Vec<VariantDescription>) {
+fn context<'a>(view: &View<'a>, context: u32) -> (bool, Cow<'a, str>, Vec<VariantDescription<'a>>) {
     let context = view.contexts().get(context).unwrap_or_default();
     let split = context.split.checked_sub(1).and_then(|split| view.splits().get(split));
     let variants = split.map(|split| view.variants().range(split.variants, split.length)).into_iter();
     let variants = variants.flat_map(|variants| variants.iter()).map(|variant| VariantDescription {
-        weight: view.text(variant.weight).to_owned(),
-        value: view.text(variant.value).to_owned(),
+        weight: view.text(variant.weight),
+        value: view.text(variant.value).into(),
     });
-    let value = String::from_utf8_lossy(context.value(view.blob)).into_owned();
+    let value = String::from_utf8_lossy(context.value(view.blob));
     (context.is_enabled(), value, variants.collect())
 }
 
@@ -116,18 +116,18 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     }
 
     /// Describes the content of the core.
-    pub fn describe(&self) -> Description {
+    pub fn describe(&self) -> Description<'_> {
         let view = self.view();
         let features = view.features().iter().map(|row| {
             let (enabled, value, variants) = context(&view, row.context);
             let overrides = view.segment_overrides().range(row.overrides, row.overrides_length).iter().map(|ranked| {
                 let (enabled, value, variants) = context(&view, ranked.context);
                 let segment = view.segments().get(ranked.segment).map(|segment| view.text(segment.name));
-                OverrideDescription { segment: segment.unwrap_or_default().to_owned(), enabled, value, variants }
+                OverrideDescription { segment: segment.unwrap_or_default(), enabled, value, variants }
             });
             FeatureDescription {
                 id: row.id,
-                name: view.text(row.name).to_owned(),
+                name: view.text(row.name),
                 enabled,
                 value,
                 variants,
@@ -142,7 +142,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         }
         let segments = (0_u32..).zip(view.segments().iter()).map(|(number, row)| SegmentDescription {
             id: row.id,
-            name: view.text(row.name).to_owned(),
+            name: view.text(row.name),
             overrides: counts.get(&number).copied().unwrap_or_default(),
         });
         let patterns = |kind| view.patterns().iter().filter(|row| row.kind == kind).count();
@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             segments: segments.collect(),
             automata: patterns(AUTOMATON),
             backtracking: patterns(BACKTRACKING),
-            notes: notes.lines().map(str::to_owned).collect(),
+            notes: notes.lines().collect(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The state of a request: its context, and the scratch memory of each stage.
 
-use crate::budget::Budget;
+use crate::budget::StepBudget;
 use crate::context::EvaluationContext;
 use crate::{evaluate, segments};
 
@@ -9,7 +9,7 @@ use crate::{evaluate, segments};
 #[derive(Debug, Default)]
 pub struct RequestState {
     pub(super) context: EvaluationContext,
-    pub(super) budget: Budget,
+    pub(super) budget: StepBudget,
     pub(super) matching: segments::Scratch,
     pub(super) deciding: evaluate::Scratch,
 }

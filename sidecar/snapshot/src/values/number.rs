@@ -111,7 +111,7 @@ pub(crate) enum Coerced<'a> {
 }
 
 /// Maximum number of digits that Python converts to an integer; it raises an exception for more.
-const MOST_DIGITS: usize = 4300;
+pub const PYTHON_INT_DIGITS: usize = 4300;
 
 /// Coerces a string: `-?[0-9]+` is an integer, `-?[0-9]+\.[0-9]+` a float, anything else stays a string.
 pub(crate) fn coerce(text: &str) -> Coerced<'_> {
@@ -121,7 +121,7 @@ pub(crate) fn coerce(text: &str) -> Coerced<'_> {
     }
     let whole = digits.bytes().take_while(u8::is_ascii_digit).count();
     match digits.as_bytes().get(whole..) {
-        Some([]) if whole <= MOST_DIGITS => Integer::parse(text).map_or(Coerced::Text, Coerced::Integer),
+        Some([]) if whole <= PYTHON_INT_DIGITS => Integer::parse(text).map_or(Coerced::Text, Coerced::Integer),
         Some([b'.', fraction @ ..]) if !fraction.is_empty() && fraction.iter().all(u8::is_ascii_digit) => {
             text.parse().map_or(Coerced::Text, Coerced::Float)
         }

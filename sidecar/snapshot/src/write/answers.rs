@@ -10,7 +10,7 @@ use super::experiments;
 
 /// `[item,item,...]`, and the offset of each feature's item. The last bound is the closing bracket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct PreparedAnswer {
     pub(super) body: Vec<u8>,
     pub(super) bounds: Vec<usize>,
     /// Sum of the digests of its features.
@@ -20,13 +20,13 @@ pub(super) struct Answer {
 /// The answers for both kinds of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Answers {
-    pub(super) client: Answer,
-    pub(super) server: Answer,
+    pub(super) client: PreparedAnswer,
+    pub(super) server: PreparedAnswer,
 }
 
 /// Joins one item per feature (empty if omitted) and its digest to an array. The range of an item includes the comma
 /// after it.
-pub(super) fn join(items: Vec<(Vec<u8>, u64)>) -> Answer {
+pub(super) fn join(items: Vec<(Vec<u8>, u64)>) -> PreparedAnswer {
     let mut body = vec![b'['];
     let mut bounds = Vec::with_capacity(items.len() + 1);
     let mut sum = 0_u64;
@@ -46,7 +46,7 @@ pub(super) fn join(items: Vec<(Vec<u8>, u64)>) -> Answer {
     }
     bounds.push(body.len());
     body.push(b']');
-    Answer { body, bounds, digest: sum }
+    PreparedAnswer { body, bounds, digest: sum }
 }
 
 /// Builds the answers in which every feature has its default.

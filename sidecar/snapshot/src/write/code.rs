@@ -169,7 +169,7 @@ impl Program<'_> {
             Test::Compare(comparison, comparand) => self.comparand(Operator::of(*comparison), comparand)?,
             Test::Contains(comparand) => self.comparand(Operator::Contains, comparand)?,
             Test::NotContains(comparand) => self.comparand(Operator::NotContains, comparand)?,
-            Test::Matches(pattern) => Instruction { operand: self.pattern(pattern)?, ..plain(Operator::Matches) },
+            Test::Matches(pattern) => Instruction { operand: self.pattern(pattern)?, ..plain(Operator::Regex) },
             Test::Modulo { divisor, remainder } => {
                 Instruction { left: divisor.to_bits(), right: remainder.to_bits(), ..plain(Operator::Modulo) }
             }
@@ -177,7 +177,7 @@ impl Program<'_> {
             Test::Percentage { threshold } => Instruction {
                 left: threshold.to_bits(),
                 right: self.blob.intern(self.segment.as_bytes())?.to_word(),
-                ..plain(Operator::Percentage)
+                ..plain(Operator::PercentageSplit)
             },
             Test::IsSet => plain(Operator::IsSet),
             Test::IsNotSet => plain(Operator::IsNotSet),

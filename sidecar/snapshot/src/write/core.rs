@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::answers::{Answer, Answers, flagsmith_head, flagsmith_tail, ofrep_head, ofrep_tail};
+use super::answers::{Answers, PreparedAnswer, flagsmith_head, flagsmith_tail, ofrep_head, ofrep_tail};
 use super::blob::{Blob, offset, within};
 use super::code::{self, Operands};
 use super::experiments::{self, Metadata, is_multivariate};
@@ -15,11 +15,11 @@ use super::{WriteError, head};
 use crate::evaluate::visibility::Role;
 use crate::format::{
     layout::{
-        ALL_SEGMENTS, Answer as AnswerRow, CONSTANT, CORE_MAGIC, CORE_START, Context, EXPERIMENT, FLAG, Feature,
-        FeatureId, HEADER, HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction,
-        Key, Literal, MULTIVARIATE, OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN, RANKS,
-        SAME_AS, SECTIONS, SERVER_ONLY, SERVES_DOCUMENT, SLOTS, Section, Segment, SegmentOverride, Slot, Split,
-        TARGETED, TraitName, UNSERVED, Variant, Word,
+        ALL_SEGMENTS, CONSTANT, CORE_MAGIC, CORE_START, Context, EXPERIMENT, FLAG, Feature, FeatureId, HEADER,
+        HIDE_DISABLED, IDENTIFIER, IDENTITY_FREE, IDENTITY_FREE_SEGMENTS, IDENTITY_KEY, Instruction, Key, Literal,
+        MULTIVARIATE, OFREP_BOOLEANS_ENABLED, OFREP_DISABLED_VALUES, OFREP_OBJECTS, Origin, PLAIN,
+        PreparedAnswer as AnswerRow, RANKS, SAME_AS, SECTIONS, SERVER_ONLY, SERVES_DOCUMENT, SLOTS, Section, Segment,
+        SegmentOverride, Slot, Split, TARGETED, TraitName, UNSERVED, Variant, Word,
     },
     model::{self, BooleanFlags, Derivation, DisabledFlags, Environment, EnvironmentFlags, ObjectFlags},
     overrides,
@@ -191,7 +191,7 @@ impl Tables {
         let mut blob = self.blob.clone();
         let mut bounds = Rows::<Word, 4>::default();
         let mut rows = Rows::<AnswerRow, 20>::default();
-        let mut known: Vec<(&Answer, AnswerRow)> = Vec::new();
+        let mut known: Vec<(&PreparedAnswer, AnswerRow)> = Vec::new();
         for answer in [&answers.client, &answers.server, &defaults.client, &defaults.server] {
             let row = if let Some((_, row)) = known.iter().find(|(other, _)| *other == answer) {
                 *row

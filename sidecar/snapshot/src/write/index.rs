@@ -13,14 +13,15 @@ use super::slot_predicates::{ALL, ORDERED, SlotPredicates};
 use super::sweep::Sweep;
 use crate::format::{
     layout::{
-        AcceptSet, AttributeIndex, BLOCK, Block, Breakpoint, CombinedDfa, ExactMatch, ModuloRule, Operator,
-        PatternPredicate, PercentageRule,
+        AcceptSet, AttributeIndex, BLOCK, Breakpoint, CombinedDfa, ExactMatch, ModuloRule, Operator, PatternPredicate,
+        PercentageRule, SegmentBlock,
     },
     model::Rule,
 };
 use crate::segments::condition::{UNORDERED, accepts, relation_of};
 use crate::values::{
     hash::{MemberKey, NO_MEMBER, bucket_of, numbers},
+    python_bool,
     rows::{Row, Span},
 };
 
@@ -102,7 +103,9 @@ pub(super) fn write(
                 AttributeIndex { combined_dfa, ..index.attribute_index(property, &predicates, blob)? };
             index.attribute_indexes.extend_from_slice(&attribute_index.encode());
         }
-        index.blocks.extend_from_slice(&Block { all, attribute_indexes, modulo_rules, percentage_rules }.encode());
+        index
+            .blocks
+            .extend_from_slice(&SegmentBlock { all, attribute_indexes, modulo_rules, percentage_rules }.encode());
     }
     Ok((index, returned))
 }
@@ -118,11 +121,13 @@ impl Index {
         let (slot, negated) = (offset(computed.property)?, u32::from(computed.negated));
         match computed.of {
             Computation::Modulo { divisor, remainder } => {
-                self.modulo_rules.extend(ModuloRule { divisor, remainder, segment, slot, negated }.encode());
+                self.modulo_rules
+                    .extend(ModuloRule { divisor, remainder, segment_bit: segment, slot, negated }.encode());
             }
             Computation::Percentage { threshold } => {
                 let seed = blob.intern(seed.as_bytes())?;
-                self.percentage_rules.extend(PercentageRule { threshold, seed, segment, slot, negated }.encode());
+                self.percentage_rules
+                    .extend(PercentageRule { threshold, seed, segment_bit: segment, slot, negated }.encode());
             }
         }
         Ok(())
@@ -135,9 +140,8 @@ impl Index {
         blob: &mut Blob,
     ) -> Result<AttributeIndex, WriteError> {
         let boolean = |value: bool| {
-            let text: &[u8] = if value { b"True" } else { b"False" };
             predicates.candidates_compared(ORDERED, |compared| Some(relation_of(value.cmp(&compared.boolean))))
-                & predicates.candidates_printed(text)
+                & predicates.candidates_printed(python_bool(value).as_bytes())
         };
         let (below_texts, texts) = self.scale(
             (predicates, &[Lookup::Texts]),
@@ -308,7 +312,7 @@ impl Index {
                         ValueTest::Set(_) | ValueTest::Compare(..) | ValueTest::In(_) => {}
                     }
                 }
-                PatternPredicate { found, lacking, segment, negated: u64::from(predicate.negated) }
+                PatternPredicate { found, lacking, segment_bit: segment, negated: u64::from(predicate.negated) }
             })
             .collect();
         let row = CombinedDfa {

@@ -4,8 +4,8 @@ use super::{check, head, put};
 use crate::ReadError;
 use crate::format::{
     files::{self, CoreSet},
+    header::stated_core,
     layout::{CHECKED_FROM, CoreParts, HEADER, POINTER_LENGTH, POINTER_MAGIC},
-    read::stated_core,
 };
 use crate::values::rows::Row;
 

@@ -1,6 +1,6 @@
 //! The rows of the segment index.
 
-use super::{Fields, RowWriter};
+use super::row::{Fields, RowWriter};
 use crate::values::rows::{Row, Span};
 
 /// Number of segments in a block of the index, and number of features that an override mask can cover: the bits of a word.
@@ -8,7 +8,7 @@ pub(crate) const BLOCK: usize = u64::BITS as usize;
 
 row!(
     /// The index of [`BLOCK`] segments, one bit each. The first segment is the lowest bit.
-    Block, 32, {
+    SegmentBlock, 32, {
         /// The segments that exist and have rules.
         all: u64,
         /// Rows in `AttributeIndexes`.
@@ -57,7 +57,7 @@ row!(
         divisor: f64,
         remainder: f64,
         /// Bit of the segment.
-        segment: u64,
+        segment_bit: u64,
         slot: u32,
         /// 1 if the rule is negated: another remainder is required.
         negated: u32,
@@ -71,12 +71,29 @@ row!(
         /// Bytes that are hashed before the value.
         seed: span,
         /// Bit of the segment.
-        segment: u64,
+        segment_bit: u64,
         slot: u32,
         /// 1 if the rule is negated: percentages above the threshold match.
         negated: u32,
     }
 );
+
+impl ModuloRule {
+    /// Returns true if a segment with this rule stays a candidate. `is_remainder`: the value has the rule's remainder.
+    #[inline(always)]
+    pub(crate) fn keeps(&self, is_remainder: bool) -> bool {
+        is_remainder == (self.negated == 0)
+    }
+}
+
+impl PercentageRule {
+    /// Returns true if a segment with this rule stays a candidate. The percentage of an unset slot is infinite.
+    #[inline(always)]
+    pub(crate) fn keeps(&self, percentage: f64) -> bool {
+        (percentage <= self.threshold) == (self.negated == 0)
+    }
+}
+
 row!(
     /// Combined DFA of patterns, one bit per pattern.
     CombinedDfa, 32, {
@@ -104,7 +121,7 @@ row!(
         found: u64,
         lacking: u64,
         /// Bit of the segment.
-        segment: u64,
+        segment_bit: u64,
         /// 1 if the predicate is negated.
         negated: u64,
     }

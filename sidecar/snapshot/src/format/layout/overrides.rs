@@ -1,6 +1,7 @@
 //! The sections and rows of an overrides file.
 
-use super::{Fields, HEADER, RowWriter};
+use super::HEADER;
+use super::row::{Fields, RowWriter};
 use crate::values::{hash::Hash96, rows::Row};
 
 pub(crate) const OVERRIDES_MAGIC: [u8; 8] = *b"REMORA\x1aO";

@@ -1,7 +1,7 @@
 //! The search: runs a program on a text.
 
 use super::program::{Instruction, MAX_SLOTS, Program};
-use crate::budget::Budget;
+use crate::budget::StepBudget;
 
 /// Maximum number of steps of one search: half of the steps of its request, so that one pattern does not use up the
 /// budget of all others.
@@ -24,7 +24,7 @@ pub(crate) struct SearchMemory {
 }
 
 /// Returns true if a prefix of the text matches the program. `None` if the search is undecided.
-pub(crate) fn matches(bytes: &[u8], text: &str, budget: &Budget, memory: &mut SearchMemory) -> Option<bool> {
+pub(crate) fn matches(bytes: &[u8], text: &str, budget: &StepBudget, memory: &mut SearchMemory) -> Option<bool> {
     let Some(program) = Program::of(bytes) else { return Some(false) };
     let SearchMemory { slots, trail } = memory;
     slots.clear();
@@ -282,7 +282,7 @@ mod tests {
     fn search(instructions: &[Instruction], slots: u32, ranges: &[(char, char)], text: &str) -> (Option<bool>, u64) {
         let program = write(instructions, slots, ranges);
         validate(&program).unwrap();
-        let budget = Budget::default();
+        let budget = StepBudget::default();
         (matches(&program, text, &budget, &mut SearchMemory::default()), budget.taken())
     }
 
@@ -361,7 +361,7 @@ mod tests {
     #[test]
     fn search_charges_only_its_steps_to_request() {
         let program = write(&EXPONENTIAL, 0, &[]);
-        let (budget, mut memory) = (Budget::default(), SearchMemory::default());
+        let (budget, mut memory) = (StepBudget::default(), SearchMemory::default());
         let text = "a".repeat(64);
         assert_eq!(matches(&program, &text, &budget, &mut memory), None);
         assert_eq!(matches(&program, "aab", &budget, &mut memory), Some(true));

@@ -214,7 +214,7 @@ impl Accepted<'_> {
             return Vec::new();
         };
         let rows = self.view.pattern_predicates().range(dfa.pattern_predicates.start, dfa.pattern_predicates.length);
-        let of_segment = rows.iter().filter(|row| row.segment & self.bit != 0);
+        let of_segment = rows.iter().filter(|row| row.segment_bit & self.bit != 0);
         let phrases = of_segment.map(|row| {
             let count = |patterns: u64, any: &str| match patterns.count_ones() {
                 0 => None,

@@ -22,7 +22,7 @@ pub(super) fn describe(view: &View<'_>, instruction: &Instruction, own: Option<(
         Some(Operator::LessOrEqual) => format!("is at most {}", text()),
         Some(Operator::Contains) => format!("contains {}", text()),
         Some(Operator::NotContains) => format!("does not contain {}", text()),
-        Some(Operator::Matches) => "matches a pattern (stored compiled)".to_owned(),
+        Some(Operator::Regex) => "matches a pattern (stored compiled)".to_owned(),
         Some(Operator::Modulo) => {
             let (divisor, remainder) = (f64::from_bits(instruction.left), f64::from_bits(instruction.right));
             format!("has the remainder {remainder} for the divisor {divisor}")
@@ -35,7 +35,7 @@ pub(super) fn describe(view: &View<'_>, instruction: &Instruction, own: Option<(
             }
             format!("is {}", listed(members.iter().map(|row| member(&row.key, own)), members.len(), "or"))
         }
-        Some(Operator::Percentage) => {
+        Some(Operator::PercentageSplit) => {
             format!("has a percentage of at most {}", f64::from_bits(instruction.left))
         }
         Some(Operator::IsSet) => "is set".to_owned(),
@@ -46,7 +46,7 @@ pub(super) fn describe(view: &View<'_>, instruction: &Instruction, own: Option<(
 
 /// Returns the seed of an instruction that hashes.
 pub(super) fn seed<'a>(view: &View<'a>, instruction: &Instruction) -> Option<&'a [u8]> {
-    let is_percentage = instruction.operator == Operator::Percentage as u8;
+    let is_percentage = instruction.operator == Operator::PercentageSplit as u8;
     is_percentage.then(|| view.bytes(Span::from_word(instruction.right)))
 }
 

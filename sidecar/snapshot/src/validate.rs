@@ -1,10 +1,10 @@
-//! Reading: validates the header, and in one linear pass everything that rows refer to.
+//! Validation of a core: the header, and in one linear pass everything that rows refer to.
 
 use std::cell::Cell;
 
-use super::header::{Header, malformed, read_header, span_of, stated_header};
 use crate::ReadError;
 use crate::format::{
+    header::{CORE_MAGIC_TEXT, Header, malformed, read_header, span_of},
     layout::{
         ACCEPT, AUTOMATON, BACKTRACKING, BLOCK, CONSTANT, CORE_MAGIC, CORE_START, FLAG, HAS_BIG_INTEGER, HEADER,
         IDENTIFIER, IDENTITY_KEY, NO_OFFSETS, NO_RANK, Operator, OverrideMask, OverrideRun, PLAIN, RANKS, REJECT, Rank,
@@ -19,23 +19,15 @@ use crate::values::{
     rows::{Row, Span, Table},
 };
 
-/// The magic of a core as text.
-const MAGIC: &str = "REMORA<SUB>C";
-
-/// Returns the header of a core, whose rest may be missing, without its checksum.
-pub(crate) fn stated_core(bytes: &[u8]) -> Result<Header, ReadError> {
-    stated_header(bytes, CORE_MAGIC, MAGIC).map(|(header, _)| header)
-}
-
 /// Validates a core file.
 pub(crate) fn read_core(bytes: &[u8]) -> Result<Header, ReadError> {
-    let header = read_header(bytes, CORE_MAGIC, MAGIC, CORE_START)?;
+    let header = read_header(bytes, CORE_MAGIC, CORE_MAGIC_TEXT, CORE_START)?;
     for number in 0..SECTIONS {
         span_of(bytes, section_entry(bytes, HEADER, number), number)?;
     }
     let section_table = section_table(bytes);
     let view = View::of(bytes, &section_table, header.fingerprint);
-    let check = Check { view: &view };
+    let check = Validator { view: &view };
     check.texts()?;
     check.features()?;
     check.answers()?;
@@ -70,11 +62,11 @@ impl Total {
     }
 }
 
-struct Check<'a> {
+struct Validator<'a> {
     view: &'a View<'a>,
 }
 
-impl Check<'_> {
+impl Validator<'_> {
     /// Checks every row of a table. `problem` returns the problem of a row, if any.
     fn each<R: Row<N>, const N: usize>(
         &self,
@@ -118,7 +110,9 @@ impl Check<'_> {
                     Some("its overrides do not exist")
                 }
                 () if row.overrides_length as usize > RANKS => Some("it has more than 65534 overrides"),
-                () if !overrides.has_room_for(row.overrides_length) => Some("its overrides are another's"),
+                () if !overrides.has_room_for(row.overrides_length) => {
+                    Some("its range overlaps that of an earlier row")
+                }
                 () => None,
             }
         })?;
@@ -190,7 +184,7 @@ impl Check<'_> {
             () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
             () if !check.is_place(row.entry) => Some("its program does not exist"),
             () if !view.segment_masks().has(row.masks.start, row.masks.length) => Some("its masks do not exist"),
-            () if !masks.has_room_for(row.masks.length) => Some("its masks are another's"),
+            () if !masks.has_room_for(row.masks.length) => Some("its range of masks overlaps that of an earlier row"),
             () => None,
         })?;
         if view.blocks().len() != view.segments().len().div_ceil(BLOCK) {
@@ -234,12 +228,14 @@ impl Check<'_> {
             match () {
                 () if row.slot as usize >= view.slots().len() => Some("its slot does not exist"),
                 () if row.combined_dfa as usize > view.combined_dfas().len() => Some("its patterns do not exist"),
-                () if !breakpoints.into_iter().all(exists) => Some("its breakpoints do not exist, or are another's"),
+                () if !breakpoints.into_iter().all(exists) => {
+                    Some("its breakpoints do not exist, or do not follow those of the row before")
+                }
                 () if last.replace(row.exact_matches.start.saturating_add(row.exact_matches.length))
                     != row.exact_matches.start
                     || !view.exact_matches().has(row.exact_matches.start, row.exact_matches.length) =>
                 {
-                    Some("its sets do not exist, or are another's")
+                    Some("its sets do not exist, or do not follow those of the row before")
                 }
                 () if row.exact_matches.length != 0
                     && !(row.exact_matches.length.is_power_of_two() && has_free(row.exact_matches)) =>
@@ -268,11 +264,13 @@ impl Check<'_> {
                     holds = end.checked_sub(start).is_some_and(|length| check.is_text(Span { start, length }));
                 }
                 if !holds {
-                    return Some("its objects are outside, no UTF-8, or another's");
+                    return Some("its objects are outside, no UTF-8, or do not follow those of the row before");
                 }
             }
             if !follows || !view.features().has(feature, ranks.length) {
-                return Some("its ranks or its features do not exist, or are another's");
+                return Some(
+                    "its ranks or its features do not exist, or its ranks do not follow those of the row before",
+                );
             }
             let features = view.features().range(feature, ranks.length).iter();
             let mut both = view.ranks().range(ranks.start, ranks.length).iter().zip(features);
@@ -307,8 +305,8 @@ impl Check<'_> {
             let members = Span::from_word(row.left);
             let exists = match operator {
                 Operator::In => view.members().has(members.start, members.length),
-                Operator::Matches => (row.operand as usize) < view.patterns().len(),
-                Operator::Percentage => check.is_text(Span::from_word(row.right)),
+                Operator::Regex => (row.operand as usize) < view.patterns().len(),
+                Operator::PercentageSplit => check.is_text(Span::from_word(row.right)),
                 _ if row.flags & HAS_BIG_INTEGER != 0 => (row.operand as usize) < view.big_integers().len(),
                 _ => true,
             };
@@ -336,7 +334,7 @@ impl Check<'_> {
             follows
         };
         self.each("combined DFA", view.combined_dfas(), |_, _, row| match () {
-            () if !follows(row.program) => Some("its program is outside, or another's"),
+            () if !follows(row.program) => Some("its program is outside, or overlaps that of an earlier row"),
             () if !view.accept_sets().has(row.accept_sets.start, row.accept_sets.length) => {
                 Some("its accept sets do not exist")
             }
@@ -347,7 +345,7 @@ impl Check<'_> {
         })?;
         self.each("pattern", view.patterns(), |_, _, row| {
             if !follows(row.program) {
-                return Some("its program is outside, or another's");
+                return Some("its program is outside, or overlaps that of an earlier row");
             }
             let program = row.program.of(view.programs());
             match row.kind {
@@ -375,8 +373,11 @@ impl Check<'_> {
                 () => None,
             }
         })?;
-        self.each("derived slot", view.derived(), |_, _, row| {
-            (row.word as usize >= view.slots().len()).then_some("it does not exist")
+        let next = Cell::new(0);
+        self.each("derived slot", view.derived(), |_, _, row| match () {
+            () if row.word as usize >= view.slots().len() => Some("it does not exist"),
+            () if next.replace(row.word + 1) > row.word => Some("it is not behind the one before"),
+            () => None,
         })?;
         self.each("literal", view.literals(), |check, _, row| {
             (!check.is_text(row.token)).then_some("its token is outside or no UTF-8")
@@ -387,8 +388,10 @@ impl Check<'_> {
         self.each("trait name", view.trait_names(), |_, _, row| {
             let slot = view.slots().get(row.slot.checked_sub(1)?)?;
             match () {
-                () if !names.has_room_for(slot.name.length) => Some("its name is another's"),
-                () if row.name_key() != NameKey::of(view.bytes(slot.name)) => Some("its numbers are not its name's"),
+                () if !names.has_room_for(slot.name.length) => Some("its name overlaps that of an earlier row"),
+                () if row.name_key() != NameKey::of(view.bytes(slot.name)) => {
+                    Some("its numbers are not those of its name")
+                }
                 () => None,
             }
         })

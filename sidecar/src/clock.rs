@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in time that displays in ISO 8601, in UTC, with microseconds and without a time zone: the form of the edge
 /// proxy's health answers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Utc(pub(crate) SystemTime);
 
 /// Returns the duration from the Unix epoch to `time`, or zero for earlier times.

@@ -5,12 +5,12 @@
 //! reused buffer, a constant, or portions that are produced while they are sent. Nothing here knows flags.
 
 pub(crate) mod answer;
-pub(crate) mod assignment;
 pub(crate) mod body;
 pub(crate) mod budget;
 pub(crate) mod connections;
 pub(crate) mod cors;
 pub(crate) mod entity_tag;
+pub(crate) mod header_values;
 pub(crate) mod host;
 pub(crate) mod listen;
 pub(crate) mod progress;

@@ -14,14 +14,12 @@ mod tests;
 use std::fmt;
 
 use number::Float;
+use remora_snapshot::PYTHON_INT_DIGITS;
 use text::plain;
 pub(crate) use text::{Text, write_string, write_text};
 
 /// Deepest nesting that the reader accepts. The contexts of flags are flat, so any finite limit would do.
 const MAX_DEPTH: usize = 64;
-
-/// Longest number in characters. Python, whose rules the reader follows, refuses integers of more digits.
-const MAX_NUMBER: usize = 4300;
 
 /// Reason why a body is not JSON, and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -322,7 +320,8 @@ impl<'a> Reader<'a> {
             self.digits()?;
         }
         let token = self.text.get(start..self.at).unwrap_or_default();
-        if token.len() > MAX_NUMBER {
+        // Python, whose rules the reader follows, refuses integers of more digits.
+        if token.len() > PYTHON_INT_DIGITS {
             self.at = start;
             return self.fail("a number of more than 4300 characters");
         }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use remora_snapshot::{PodOverride, duration};
+use remora_snapshot::{FlagOverride, OverriddenBy, duration};
 
 use crate::log::Level;
 use crate::overrides;
@@ -31,6 +31,9 @@ Usage: remora-sidecar --snapshots DIR [options]
                           for example 10s, 500ms or 1m30s (default: 10s)
   --overrides JSON        answer these flags, at most 16, with another state or value, for tests:
                           {\"NAME\": {\"enabled\": true, \"value\": \"x\"}} (default: none)
+  --override-key FILE     let requests override flags for themselves by the header
+                          X-Remora-Override, signed with the key in FILE, of 32 to 256 bytes
+                          (default: the header is not read)
   --log-level LEVEL       least severe level to log: error, warn, info or debug (default: info)
   --probe ADDRESS         serve nothing: ask the sidecar with this admin address for up to one
                           second whether the application may start, and exit with 0 if so
@@ -69,7 +72,9 @@ pub struct Options {
     /// Startup timeout: `/startupz` lets the application start after this time even if data is missing.
     pub startup_timeout: Duration,
     /// Flags that are answered with another state or value.
-    pub overrides: Vec<PodOverride>,
+    pub overrides: Vec<FlagOverride>,
+    /// File with the key of headers by which requests override flags for themselves. `None` if the headers are not read.
+    pub override_key: Option<PathBuf>,
     /// Level up to which lines are logged.
     pub level: Level,
 }
@@ -87,6 +92,7 @@ impl Options {
             admin: SocketAddr::from(([127, 0, 0, 1], 4778)),
             startup_timeout: Duration::from_secs(10),
             overrides: Vec::new(),
+            override_key: None,
             level: Level::Info,
         }
     }
@@ -148,6 +154,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             "--admin" => options.admin = address("--admin", value("--admin", "127.0.0.1:4778")?)?,
             "--await" => options.startup_timeout = time(value("--await", "10s")?)?,
             "--overrides" => options.overrides = flags(value("--overrides", "{}")?)?,
+            "--override-key" => options.override_key = Some(value("--override-key", "FILE")?.into()),
             "--log-level" => options.level = level(value("--log-level", "info")?)?,
             "--probe" => return Ok(Command::Probe(address("--probe", value("--probe", "127.0.0.1:4778")?)?)),
             "--help" | "-h" => return Ok(Command::Help),
@@ -202,9 +209,9 @@ fn time(value: String) -> Result<Duration, UsageError> {
     duration::parse(&value).ok_or(UsageError::BadValue { option: "--await", value, expected: DURATION })
 }
 
-fn flags(value: String) -> Result<Vec<PodOverride>, UsageError> {
-    let expected = "JSON of at most 16 flags, such as {\"banner\": {\"enabled\": true, \"value\": \"Sale\"}}; a value is a string, an integer, true, false or null";
-    overrides::read(&value).ok_or(UsageError::BadValue { option: "--overrides", value, expected })
+fn flags(value: String) -> Result<Vec<FlagOverride>, UsageError> {
+    let read = overrides::read(&value, OverriddenBy::Pod);
+    read.ok_or(UsageError::BadValue { option: "--overrides", value, expected: overrides::GRAMMAR })
 }
 
 fn level(value: String) -> Result<Level, UsageError> {
@@ -222,7 +229,7 @@ mod tests {
 
     #[test]
     fn complete_command_line_sets_every_option() {
-        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=0.0.0.0:2 --await 500ms --log-level debug --listen-unix /s/x --cors-origin http://localhost:3000 --cors-origin * --overrides {\"a\":{\"enabled\":true}}";
+        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=0.0.0.0:2 --await 500ms --log-level debug --listen-unix /s/x --cors-origin http://localhost:3000 --cors-origin * --overrides {\"a\":{\"enabled\":true}} --override-key /s/key";
         let Ok(Command::Serve(options)) = read(line) else { panic!("{:?}", read(line)) };
         assert_eq!(options.snapshots, PathBuf::from("/s"));
         assert_eq!(options.environments, ["a", "b"]);
@@ -231,7 +238,9 @@ mod tests {
         assert_eq!(options.cors_origins, ["http://localhost:3000", "*"]);
         assert_eq!(options.admin.to_string(), "0.0.0.0:2");
         assert_eq!(options.startup_timeout, Duration::from_millis(500));
-        assert_eq!(options.overrides, [PodOverride { flag: "a".to_owned(), enabled: Some(true), value: None }]);
+        let expected = FlagOverride { flag: "a".to_owned(), enabled: Some(true), value: None, by: OverriddenBy::Pod };
+        assert_eq!(options.overrides, [expected]);
+        assert_eq!(options.override_key, Some(PathBuf::from("/s/key")));
         assert_eq!(options.level, Level::Debug);
     }
 

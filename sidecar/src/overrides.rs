@@ -1,21 +1,27 @@
-//! Reads the pod overrides of the command line: flags whose state or value this process sets, for people who test.
+//! Reads overrides, for people who test: flags whose state or value the command line sets for all requests, or a signed
+//! header for its own.
 
-use remora_snapshot::PodOverride;
+pub(crate) mod signed;
+
+use remora_snapshot::{FlagOverride, OverriddenBy};
 
 use crate::json::{self, Malformed, Reader, Value};
 
 /// Largest number of overridden flags.
 pub(crate) const MAX_FLAGS: usize = 16;
 
+/// What the overrides must be.
+pub(crate) const GRAMMAR: &str = "JSON of at most 16 flags, such as {\"banner\": {\"enabled\": true, \"value\": \"Sale\"}}; a value is a string, an integer, true, false or null";
+
 /// Reads an object such as `{"banner": {"enabled": true, "value": "Sale"}}`. Returns `None` if it is another JSON, or
 /// has more than [`MAX_FLAGS`] flags.
-pub(crate) fn read(text: &str) -> Option<Vec<PodOverride>> {
-    read_object(text).ok().flatten()
+pub(crate) fn read(text: &str, by: OverriddenBy) -> Option<Vec<FlagOverride>> {
+    read_object(text, by).ok().flatten()
 }
 
-fn read_object(text: &str) -> Result<Option<Vec<PodOverride>>, Malformed> {
+fn read_object(text: &str, by: OverriddenBy) -> Result<Option<Vec<FlagOverride>>, Malformed> {
     let mut reader = Reader::new(text.as_bytes())?;
-    let mut overrides: Vec<PodOverride> = Vec::new();
+    let mut overrides: Vec<FlagOverride> = Vec::new();
     let Some(mut members) = reader.enter_object() else { return Ok(None) };
     while let Some(name) = reader.next_member(&mut members)? {
         let mut flag = String::new();
@@ -24,7 +30,7 @@ fn read_object(text: &str) -> Result<Option<Vec<PodOverride>>, Malformed> {
         if overrides.len() == MAX_FLAGS || overrides.iter().any(|known| known.flag == flag) {
             return Ok(None);
         }
-        overrides.push(PodOverride { flag, enabled, value });
+        overrides.push(FlagOverride { flag, enabled, value, by });
     }
     reader.finish()?;
     Ok(Some(overrides))
@@ -58,12 +64,17 @@ fn read_flag(reader: &mut Reader<'_>) -> Result<Option<Content>, Malformed> {
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Option<Vec<FlagOverride>> {
+        super::read(text, OverriddenBy::Pod)
+    }
+
     #[test]
     fn overrides_are_read_with_state_and_value() {
-        let flag = |flag: &str, enabled, value: Option<&str>| PodOverride {
+        let flag = |flag: &str, enabled, value: Option<&str>| FlagOverride {
             flag: flag.to_owned(),
             enabled,
             value: value.map(str::to_owned),
+            by: OverriddenBy::Pod,
         };
         let text = r#"{"a": {"enabled": true}, "b\u00e4": {"value": "x\"\u0024"}, "c": {"value": -7, "enabled": false},
             "d": {"value": null}, "e": {"value": false}}"#;

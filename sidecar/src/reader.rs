@@ -46,7 +46,7 @@ impl Reader {
             revision: loaded.snapshot.revision().to_string(),
             whole: loaded.snapshot.is_whole(),
             complete: loaded.complete,
-            content: loaded.state,
+            content: loaded.content_hash,
         })
     }
 }

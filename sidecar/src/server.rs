@@ -111,6 +111,10 @@ impl Server {
             let flags: Vec<&str> = options.overrides.iter().map(|own| own.flag.as_str()).collect();
             log::warning!("this process overrides flags, for tests: {flags:?}");
         }
+        state.override_key.clone_from(&options.override_key);
+        if let Some(file) = &options.override_key {
+            log::warning!("requests may override flags by a header, for tests, signed with the key in {file:?}");
+        }
         let state = Arc::new(state);
         let mut follower = Follower::new(Arc::clone(&state), &options.snapshots);
         follower.check();

@@ -193,7 +193,7 @@ fn volume_cut_between_any_two_system_calls_is_one_whole_revision() {
     for (what, before, after) in changes() {
         let (old, new) = (before.as_ref().and_then(served), served(&after));
         assert_ne!(old, new, "{what}");
-        // One sidecar looks after each call, and one only at the end of what is left.
+        // One sidecar checks the volume after each call. Others start after a call and check it once.
         let mut pod = Pod::new(before.as_ref());
         let mut running = pod.sidecar();
         assert_eq!(running.look(), old, "{what}");

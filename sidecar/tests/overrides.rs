@@ -4,6 +4,9 @@
 
 mod support;
 
+use std::time::SystemTime;
+
+use hmac_sha256::HMAC;
 use remora_snapshot::model::{Split, Variant};
 use remora_snapshot::{Written, write};
 use serde_json::{Value, json};
@@ -23,6 +26,8 @@ const BANNER: &str =
     r#"{"feature":{"id":1,"name":"banner","type":"STANDARD"},"enabled":true,"feature_state_value":"tested"}"#;
 const DARK_MODE: &str =
     r#"{"feature":{"id":2,"name":"dark mode","type":"STANDARD"},"enabled":true,"feature_state_value":7}"#;
+const KEY: &str = "0123456789abcdef0123456789abcdef";
+const HEADER: &str = "x-remora-override";
 const LIMIT: &str = r#"{"feature":{"id":3,"name":"limit","type":"STANDARD"},"enabled":true,"feature_state_value":1}"#;
 
 fn serving(written: &Written, overrides: Option<&str>) -> (Directory, Volume, Program) {
@@ -33,6 +38,31 @@ fn serving(written: &Written, overrides: Option<&str>) -> (Directory, Volume, Pr
     command.args(overrides.into_iter().flat_map(|overrides| ["--overrides", overrides]));
     let program = Program::start(command);
     (directory, volume, program)
+}
+
+/// Starts a sidecar that reads signed headers, with a key in its file.
+fn accepting(overrides: Option<&str>) -> (Directory, Directory, Program) {
+    let (directory, keys) = (Directory::new(), Directory::new());
+    for name in ["shop", "other"] {
+        let keys = [format!("client-{name}"), CLIENT_KEY.to_owned()];
+        let environment = environment(name, &keys[usize::from(name == "shop")], 1);
+        directory.volume(name).publish_written(&write(&environment, 1_000_000).unwrap());
+    }
+    std::fs::write(keys.path().join("key"), KEY).unwrap();
+    let mut command = sidecar(directory.path());
+    command.arg("--override-key").arg(keys.path().join("key"));
+    command.args(overrides.into_iter().flat_map(|overrides| ["--overrides", overrides]));
+    let program = Program::start(command);
+    (directory, keys, program)
+}
+
+/// Signs a header for an environment. It expires after this many seconds.
+fn signed_for(environment: &str, seconds: i64, flags: &str) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let expiry = now.checked_add_signed(seconds).unwrap();
+    let mac = HMAC::mac(format!("{environment} {expiry} {flags}"), KEY);
+    let digits: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{expiry} {digits} {flags}")
 }
 
 fn body(answer: &Answer) -> Value {
@@ -160,4 +190,96 @@ fn invalid_overrides_end_the_program_with_the_grammar() {
     let output = command.args(["--overrides", r#"{"banner": true}"#]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(64) && said.contains(r#"such as {"banner": {"enabled": true"#), "{said}");
+}
+
+#[test]
+fn signed_header_overrides_flags_for_its_request_only() {
+    let (_directory, _keys, sidecar) = accepting(Some(r#"{"limit": {"value": 9}, "banner": {"value": "pod"}}"#));
+    let header = signed_for(
+        "shop",
+        60,
+        r#"{"banner": {"value": "tested"}, "dark mode": {"enabled": true, "value": 7}, "unknown": {"enabled": true}}"#,
+    );
+    let plain = |path: &str| get(sidecar.data, path, &CLIENT);
+    let tested = |path: &str| get(sidecar.data, path, &[CLIENT[0], (HEADER, &header)]);
+    let before = plain("/api/v1/flags/");
+    let answer = tested("/api/v1/flags/");
+    assert_eq!(answer.body, format!("[{BANNER},{DARK_MODE},{}]", LIMIT.replace(":1}", ":9}")));
+    assert_eq!(answer.header("x-remora-overrides"), Some("banner,dark%20mode,limit"));
+    assert_eq!(tested("/api/v1/flags/?feature=banner").body, BANNER);
+    for identity in ["?identifier=somebody", "?identifier=x&feature=banner"] {
+        assert!(tested(&format!("{IDENTITIES}{identity}")).body.contains(BANNER), "{identity}");
+    }
+    let after = plain("/api/v1/flags/");
+    assert_eq!((&after.body, after.header("x-remora-overrides")), (&before.body, Some("limit,banner")));
+
+    let keyed = [("x-api-key", CLIENT_KEY), (HEADER, header.as_str())];
+    let all = post(sidecar.data, OFREP, &keyed, "{}");
+    let by = |flag: usize| body(&all)["flags"][flag]["metadata"]["overriddenBy"].clone();
+    assert_eq!([by(0), by(1), by(2)], ["request", "request", "pod"]);
+    let one = body(&post(sidecar.data, &format!("{OFREP}/banner"), &keyed, "{}"));
+    assert_eq!((&one["value"], &one["reason"]), (&json!("tested"), &json!("TARGETING_MATCH")));
+    let plain = post(sidecar.data, OFREP, &keyed[..1], "{}");
+    for header in ["etag", "x-remora-assignment"] {
+        assert!(plain.header(header).is_some() && plain.header(header) != all.header(header), "{header}");
+    }
+    let log = sidecar.stop().join("\n");
+    assert!(log.contains("requests may override flags by a header, for tests"), "{log}");
+}
+
+#[test]
+fn header_that_is_not_valid_is_refused_in_both_dialects_with_the_remedy() {
+    let (_directory, keys, sidecar) = accepting(None);
+    let flags = r#"{"banner": {"value": "tested"}}"#;
+    let refused = |header: &str, expected: &str| {
+        let answer = get(sidecar.data, "/api/v1/flags/", &[CLIENT[0], (HEADER, header)]);
+        let message = answer.body.clone();
+        assert!(answer.status == 403 && message.contains("header X-Remora-Override: "), "{answer:?}");
+        assert!(message.contains(expected) && message.starts_with(r#"{"status":"forbidden""#), "{message}");
+        let keyed = [("x-api-key", CLIENT_KEY), (HEADER, header)];
+        for path in [OFREP.to_owned(), format!("{OFREP}/banner")] {
+            let answer = post(sidecar.data, &path, &keyed, "{}");
+            let details = serde_json::from_str::<Value>(&answer.body).unwrap()["errorDetails"].to_string();
+            assert!(answer.status == 403 && details.contains(expected), "{answer:?}");
+        }
+    };
+    refused("", "`EXPIRY SIGNATURE JSON`");
+    refused(flags, "`EXPIRY SIGNATURE JSON`");
+    refused(&signed_for("other", 60, flags), r#"not signed for environment \"shop\""#);
+    refused(&signed_for("shop", 60, flags).replace("tested", "forged"), "not signed for environment");
+    refused(&signed_for("shop", -1, flags), "sign it again");
+    refused(&signed_for("shop", 700_000, flags), "more than 7 days");
+    refused(&signed_for("shop", 60, r#"{"banner": 1}"#), "JSON of at most 16 flags");
+    refused(
+        &signed_for("shop", 60, &format!(r#"{{"a": {{"value": "{}"}}}}"#, "x".repeat(4096))),
+        "more than 4096 bytes",
+    );
+    let many: Vec<String> = (0..17).map(|number| format!(r#""f{number}": {{"enabled": true}}"#)).collect();
+    refused(&signed_for("shop", 60, &format!("{{{}}}", many.join(","))), "at most 16 flags");
+
+    let valid = signed_for("shop", 60, flags);
+    let status = || get(sidecar.data, "/api/v1/flags/", &[CLIENT[0], (HEADER, &valid)]).status;
+    assert_eq!(status(), 200);
+    // The key is read for each header, so another key and a removed one count at once.
+    for (key, expected) in
+        [("f".repeat(32), "not signed for environment"), ("short".to_owned(), "no key of 32 to 256 bytes")]
+    {
+        std::fs::write(keys.path().join("key"), key).unwrap();
+        refused(&valid, expected);
+    }
+    std::fs::write(keys.path().join("key"), format!("{KEY}\n")).unwrap();
+    assert_eq!(status(), 200);
+    std::fs::remove_file(keys.path().join("key")).unwrap();
+    refused(&valid, "no key of 32 to 256 bytes");
+    assert_eq!(get(sidecar.data, "/api/v1/flags/", &CLIENT).status, 200);
+}
+
+#[test]
+fn header_without_a_key_option_is_ignored() {
+    let (_directory, _volume, sidecar) = serving(&written(1), None);
+    let plain = get(sidecar.data, "/api/v1/flags/", &CLIENT);
+    for header in ["", "no header", &signed_for("shop", 60, r#"{"banner": {"value": "tested"}}"#)] {
+        let answer = get(sidecar.data, "/api/v1/flags/", &[CLIENT[0], (HEADER, header)]);
+        assert_eq!((answer.status, &answer.body, answer.header("x-remora-overrides")), (200, &plain.body, None));
+    }
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 
-use remora_snapshot::{Budget, Snapshot};
+use remora_snapshot::{Snapshot, StepBudget};
 
 use crate::lock::Lock;
 
@@ -62,7 +62,7 @@ impl Uses {
         let names = from.map_or(0, Snapshot::features) as u32;
         let name = |feature| from.and_then(|from| from.feature_name(feature));
         let places: Vec<Option<u32>> =
-            (0..names).map(|feature| to.feature_number(name(feature)?, &Budget::default())).collect();
+            (0..names).map(|feature| to.feature_number(name(feature)?, &StepBudget::default())).collect();
         let by_number = vec![0; to.features()];
         let mut counts = self.lock();
         let before = std::mem::replace(&mut counts.by_number, by_number);
@@ -75,7 +75,7 @@ impl Uses {
             }
         }
         for (name, count) in std::mem::take(&mut counts.by_name) {
-            match to.feature_number(&name, &Budget::default()) {
+            match to.feature_number(&name, &StepBudget::default()) {
                 Some(feature) => counts.add_to(feature, count),
                 None => counts.add_to_name(&name, count),
             }

@@ -1,7 +1,8 @@
 //! Identifiers for anonymous identities, made as Flagsmith's API makes them: from the traits, so that an identity stays
 //! in its percentage split between requests.
 
-use crate::json::{Malformed, Reader, Value};
+use super::python;
+use crate::json::{Malformed, Reader};
 
 /// Returns the identifier of an anonymous identity: the digest of its traits, or a random one if it has none. Traits
 /// without a value do not change the digest, but an identity that has only such traits has a digest too.
@@ -30,12 +31,9 @@ fn read_echo(traits: &[u8]) -> Result<Option<Vec<(String, String)>>, Malformed> 
         let Some(mut members) = reader.enter_object() else { continue };
         while let Some(name) = reader.next_member(&mut members)? {
             let text = if name.is("trait_key") { &mut pair.0 } else { &mut pair.1 };
-            match reader.value()? {
-                Value::String(value) => value.decode_into(text),
-                Value::Integer(digits) => text.push_str(digits),
-                Value::Float(float) => remora_snapshot::write_float(float.value(), text),
-                Value::Bool(value) => text.push_str(if value { "True" } else { "False" }),
-                Value::Null | Value::Array | Value::Object => null = true,
+            match python::scalar(reader.value()?) {
+                Some(scalar) => text.push_str(&scalar),
+                None => null = true,
             }
         }
         if !null {

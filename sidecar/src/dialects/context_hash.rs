@@ -1,6 +1,7 @@
 //! Hashes of an OFREP context, for the entity tag of its answer.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write as _;
 
 use remora_snapshot::{Revision, Role};
 
@@ -63,19 +64,42 @@ pub(crate) fn context_hash(identifier: &str, trait_hashes: &mut [TraitHash]) -> 
     hasher.finish()
 }
 
-/// Returns the entity tag of a bulk answer, from the data that is served, the role and the hash of the context. `state`
-/// is a hash of all bytes that are served; the revision alone does not cover the overrides files.
-pub(crate) fn tag(revision: Revision, state: u64, role: Role, context: u64) -> String {
-    let role = match role {
-        Role::Client => 0u8,
-        Role::Server => 1,
-    };
-    format!("\"{revision}-{:016x}\"", hash((state, role, context)))
+/// Entity tag of a bulk answer, with its quotes.
+pub(crate) struct Tag([u8; 31]);
+
+impl Tag {
+    /// Creates the tag from the data that is served, the role and the hash of the context. `state` is a hash of all bytes
+    /// that are served; the revision alone does not cover the overrides files.
+    pub(crate) fn of(revision: Revision, state: u64, role: Role, context: u64) -> Tag {
+        let role = match role {
+            Role::Client => 0u8,
+            Role::Server => 1,
+        };
+        let mut tag = [0; 31];
+        // A revision has 12 digits, so the text has as many bytes as the array.
+        let _ = write!(tag.as_mut_slice(), "\"{revision}-{:016x}\"", hash((state, role, context)));
+        Tag(tag)
+    }
+
+    /// Returns the tag as text.
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tag_has_the_revision_and_sixteen_digits() {
+        let of = |state, role| Tag::of(Revision::default(), state, role, 0).as_str().to_owned();
+        let tag = of(1, Role::Client);
+        let digits = tag.strip_prefix("\"000000000000-").and_then(|rest| rest.strip_suffix('"')).unwrap();
+        assert!(digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{tag}");
+        assert_ne!(tag, of(2, Role::Client));
+        assert_ne!(tag, of(1, Role::Server));
+    }
 
     #[test]
     fn context_hash_ignores_order_and_replaced_values() {

@@ -17,7 +17,7 @@ use remora_snapshot::Snapshot;
 use super::anonymous::anonymous;
 use super::name::Name;
 use super::scratch::Scratch;
-use super::validation::{Location, Problem, Refused, check_boolean};
+use super::validation::{InvalidBody, Location, Problem, check_boolean};
 use super::values::{MAX_CHARACTERS, MAX_REPETITIONS};
 use crate::json::{self, Reader, Value};
 use traits::read_traits;
@@ -30,7 +30,7 @@ pub(crate) fn answer_body<B: AsRef<[u8]>>(
     role: remora_snapshot::Role,
     scratch: &mut Scratch,
     out: &mut Vec<u8>,
-) -> Result<u64, Refused> {
+) -> Result<u64, InvalidBody> {
     let identifier = read::<true, B>(body, snapshot, scratch)?;
     out.extend_from_slice(br#"{"identifier":"#);
     match identifier.filter(|identifier| !identifier.is_empty()) {
@@ -107,7 +107,7 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     body: &'a [u8],
     snapshot: &Snapshot<B>,
     scratch: &mut Scratch,
-) -> Result<Option<Name<'a>>, Refused> {
+) -> Result<Option<Name<'a>>, InvalidBody> {
     // Flagsmith's API reads an empty body as an empty object.
     let body = if body.is_empty() { b"{}" } else { body };
     let mut reader = Reader::new(body)?;
@@ -119,7 +119,7 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     scratch.echo.extend_from_slice(b"[]");
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
-        return Err(Refused::Invalid(Location::Body, Problem::NotAnObject));
+        return Err(InvalidBody::Invalid(Location::Body, Problem::NotAnObject));
     };
     while let Some(name) = reader.next_member(&mut members)? {
         if name.is("traits") {
@@ -131,7 +131,7 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
         if name.is("identifier") {
             identifier = match (Name::of(value), value) {
                 (None, Value::Array | Value::Object) => {
-                    return Err(Refused::Invalid(Location::Member("identifier"), Problem::NotAString));
+                    return Err(InvalidBody::Invalid(Location::Member("identifier"), Problem::NotAString));
                 }
                 (name, _) => name,
             };
@@ -141,7 +141,7 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
         }
     }
     reader.finish()?;
-    let invalid = |member| move |problem| Refused::Invalid(Location::Member(member), problem);
+    let invalid = |member| move |problem| InvalidBody::Invalid(Location::Member(member), problem);
     transient.map_err(invalid("transient"))?;
     if let Some(identifier) = &identifier {
         check_name(identifier, MAX_CHARACTERS, Problem::TooLong, &mut scratch.text).map_err(invalid("identifier"))?;
@@ -159,9 +159,9 @@ fn check_name(name: &Name<'_>, limit: usize, too_long: Problem, scratch: &mut St
 }
 
 /// Counts another list of traits, up to [`MAX_REPETITIONS`].
-fn next_list(lists: usize) -> Result<usize, Refused> {
+fn next_list(lists: usize) -> Result<usize, InvalidBody> {
     if lists == MAX_REPETITIONS {
-        return Err(Refused::Invalid(Location::Member("traits"), Problem::Repeated));
+        return Err(InvalidBody::Invalid(Location::Member("traits"), Problem::Repeated));
     }
     Ok(lists + 1)
 }

@@ -1,6 +1,9 @@
 //! Names in a body: identifiers and names of traits, as Flagsmith's API reads them. White space around a name is
 //! removed. In Flagsmith's dialect, a number or a boolean stands for its text.
 
+use std::borrow::Cow;
+
+use super::python;
 use crate::json::{self, Text, Value};
 
 /// A name, without white space around it.
@@ -17,14 +20,10 @@ impl<'a> Name<'a> {
     pub(super) fn of(value: Value<'a>) -> Option<Self> {
         match value {
             Value::String(text) => Some(Self::stripped(text)),
-            Value::Integer(digits) => Some(Self::Text(Text::plain_of(digits))),
-            Value::Bool(value) => Some(Self::Text(Text::plain_of(if value { "True" } else { "False" }))),
-            Value::Float(float) => {
-                let mut text = String::new();
-                remora_snapshot::write_float(float.value(), &mut text);
-                Some(Self::Owned(text))
-            }
-            Value::Null | Value::Array | Value::Object => None,
+            other => Some(match python::scalar(other)? {
+                Cow::Borrowed(text) => Self::Text(Text::plain_of(text)),
+                Cow::Owned(text) => Self::Owned(text),
+            }),
         }
     }
 

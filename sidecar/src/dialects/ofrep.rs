@@ -19,30 +19,30 @@ use crate::json::{self, Group, Malformed, Reader, Text, Value};
 
 /// Reason why a request was refused. The status is 400.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum InvalidContext {
     /// The body is not JSON.
     Malformed(Malformed),
     /// The body is not a request of the protocol.
     Context(&'static str),
 }
 
-impl From<Malformed> for Refused {
-    fn from(malformed: Malformed) -> Refused {
-        Refused::Malformed(malformed)
+impl From<Malformed> for InvalidContext {
+    fn from(malformed: Malformed) -> InvalidContext {
+        InvalidContext::Malformed(malformed)
     }
 }
 
-impl Refused {
+impl InvalidContext {
     /// Appends the answer's body. `key` is the key of the requested flag, if the request names one.
     pub(crate) fn write(&self, key: Option<&str>, out: &mut Vec<u8>) {
         match self {
-            Refused::Malformed(malformed) => write_failure(key, Some("PARSE_ERROR"), malformed, out),
-            Refused::Context(problem) => write_failure(key, Some("INVALID_CONTEXT"), problem, out),
+            InvalidContext::Malformed(malformed) => write_failure(key, Some("PARSE_ERROR"), malformed, out),
+            InvalidContext::Context(problem) => write_failure(key, Some("INVALID_CONTEXT"), problem, out),
         }
     }
 }
 
-/// Appends a failure. `details` must not contain characters that JSON escapes.
+/// Appends a failure.
 pub(crate) fn write_failure(key: Option<&str>, code: Option<&str>, details: &dyn Display, out: &mut Vec<u8>) {
     out.push(b'{');
     if let Some(key) = key {
@@ -54,7 +54,9 @@ pub(crate) fn write_failure(key: Option<&str>, code: Option<&str>, details: &dyn
     if let Some(code) = code {
         let _ = write!(out, r#""errorCode":"{code}","#);
     }
-    let _ = write!(out, r#""errorDetails":"{details}"}}"#);
+    out.extend_from_slice(br#""errorDetails":"#);
+    json::write_string(&details.to_string(), out);
+    out.push(b'}');
 }
 
 /// Selects if an answer gets an entity tag, for which its context is hashed.
@@ -72,7 +74,7 @@ pub(crate) fn read<B: AsRef<[u8]>>(
     snapshot: &Snapshot<B>,
     scratch: &mut Scratch,
     entity_tag: EntityTag,
-) -> Result<u64, Refused> {
+) -> Result<u64, InvalidContext> {
     scratch.request.clear();
     scratch.trait_hashes.clear();
     if body.is_empty() {
@@ -83,7 +85,7 @@ pub(crate) fn read<B: AsRef<[u8]>>(
     let mut contexts = 0;
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
-        return Err(Refused::Context(
+        return Err(InvalidContext::Context(
             "the body is not an object: send {\\\"context\\\":{\\\"targetingKey\\\":\\\"...\\\"}}",
         ));
     };
@@ -94,7 +96,7 @@ pub(crate) fn read<B: AsRef<[u8]>>(
         }
         contexts += 1;
         if contexts > MAX_REPETITIONS {
-            return Err(Refused::Context("the context is repeated more than 16 times"));
+            return Err(InvalidContext::Context("the context is repeated more than 16 times"));
         }
         // If the body repeats the context, the last one counts.
         scratch.request.forget();
@@ -103,7 +105,7 @@ pub(crate) fn read<B: AsRef<[u8]>>(
             Some(members) => read_context(&mut reader, members, snapshot, scratch, entity_tag)?,
             None => {
                 reader.value()?;
-                Err(Refused::Context("the context is not an object"))
+                Err(InvalidContext::Context("the context is not an object"))
             }
         };
     }
@@ -118,7 +120,7 @@ fn read_context<B: AsRef<[u8]>>(
     snapshot: &Snapshot<B>,
     scratch: &mut Scratch,
     entity_tag: EntityTag,
-) -> Result<Result<u64, Refused>, Malformed> {
+) -> Result<Result<u64, InvalidContext>, Malformed> {
     let mut identifier = Ok(None);
     let mut too_long = None;
     let mut nested = None;
@@ -147,7 +149,7 @@ fn read_context<B: AsRef<[u8]>>(
         }
     }
     if let Some(problem) = too_long {
-        return Ok(Err(Refused::Context(problem)));
+        return Ok(Err(InvalidContext::Context(problem)));
     }
     Ok(identifier.and_then(within_limit).map(|identifier| {
         match identifier.filter(|identifier| !identifier.is_empty()) {
@@ -165,10 +167,10 @@ fn read_context<B: AsRef<[u8]>>(
 }
 
 /// Refuses an identifier that is longer than Flagsmith allows.
-fn within_limit(identifier: Option<Name<'_>>) -> Result<Option<Name<'_>>, Refused> {
+fn within_limit(identifier: Option<Name<'_>>) -> Result<Option<Name<'_>>, InvalidContext> {
     match identifier {
         Some(name) if name.is_longer_than(MAX_CHARACTERS, &mut String::new()) => {
-            Err(Refused::Context("the targetingKey has more than 2000 characters"))
+            Err(InvalidContext::Context("the targetingKey has more than 2000 characters"))
         }
         identifier => Ok(identifier),
     }
@@ -178,7 +180,7 @@ fn within_limit(identifier: Option<Name<'_>>) -> Result<Option<Name<'_>>, Refuse
 fn take_member<'a, B: AsRef<[u8]>>(
     name: Text<'a>,
     value: Value<'a>,
-    identifier: &mut Result<Option<Name<'a>>, Refused>,
+    identifier: &mut Result<Option<Name<'a>>, InvalidContext>,
     too_long: &mut Option<&'static str>,
     snapshot: &Snapshot<B>,
     scratch: &mut Scratch,
@@ -188,7 +190,7 @@ fn take_member<'a, B: AsRef<[u8]>>(
         *identifier = match value {
             Value::String(text) => Ok(Some(Name::stripped(text))),
             Value::Null => Ok(None),
-            _ => Err(Refused::Context("the targetingKey is not a string")),
+            _ => Err(InvalidContext::Context("the targetingKey is not a string")),
         };
     } else if !(name.is("transient") && matches!(value, Value::Bool(_))) {
         take_trait(name, value, too_long, snapshot, scratch, entity_tag);
@@ -257,22 +259,13 @@ fn beyond_limits(name: Text<'_>, value: Value<'_>, scratch: &mut String) -> Opti
     too_long.then_some("an attribute of the context has more than 2000 characters: leave out what no segment compares")
 }
 
-/// Appends the end of a bulk answer, after its flags: the version, and the URI of the event stream.
-pub(crate) fn write_end(revision: Revision, environment: &str, out: &mut Vec<u8>) {
-    // Writing to a vector cannot fail.
-    let _ = write!(
-        out,
-        r#"],"metadata":{{"version":"{revision}"}},"eventStreams":[{{"type":"sse","endpoint":{{"requestUri":"#
+/// Returns the end of every bulk answer, after its flags: the version, and the URI of the event stream. The name of the
+/// environment is percent-encoded.
+pub(crate) fn end(revision: Revision, environment: &str) -> Box<[u8]> {
+    let end = format!(
+        r#"],"metadata":{{"version":"{revision}"}},"eventStreams":[{{"type":"sse","endpoint":{{"requestUri":"/ofrep/v1/stream?environment={environment}"}},"inactivityDelaySec":120}}]}}"#
     );
-    out.extend_from_slice(br#""/ofrep/v1/stream?environment="#);
-    for &byte in environment.as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(byte);
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out.extend_from_slice(br#""},"inactivityDelaySec":120}]}"#);
+    end.into_bytes().into()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Lists and objects as text: Flagsmith's API stores them as Python's `str` prints them.
+//! Values as text: Flagsmith's API stores lists and objects as Python's `str` prints them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::values::{MAX_CHARACTERS, is_too_long};
@@ -17,6 +18,28 @@ const MAX_MEMBERS: usize = MAX_CHARACTERS / 7;
 pub(crate) fn text_of(reader: &mut Reader<'_>) -> Result<Option<String>, Malformed> {
     let text = Printer { reader, members: 0 }.text()?;
     Ok(text.filter(|text| !is_too_long(text)))
+}
+
+/// Returns Python's `str` of a string, a number or a boolean. `None` for null, lists and objects.
+pub(super) fn scalar(value: Value<'_>) -> Option<Cow<'_, str>> {
+    Some(match value {
+        Value::String(text) => match text.plain() {
+            Some(plain) => plain.into(),
+            None => {
+                let mut decoded = String::new();
+                text.decode_into(&mut decoded);
+                decoded.into()
+            }
+        },
+        Value::Integer(digits) => digits.into(),
+        Value::Bool(value) => remora_snapshot::python_bool(value).into(),
+        Value::Float(float) => {
+            let mut text = String::new();
+            remora_snapshot::write_float(float.value(), &mut text);
+            text.into()
+        }
+        Value::Null | Value::Array | Value::Object => return None,
+    })
 }
 
 /// A text of at most [`MAX_BYTES`] bytes.
@@ -72,15 +95,8 @@ impl Printer<'_, '_> {
             return self.print_object(members, out);
         }
         match self.reader.value()? {
-            Value::Integer(digits) => out.push_str(digits),
-            Value::Float(float) => {
-                let mut text = String::new();
-                remora_snapshot::write_float(float.value(), &mut text);
-                out.push_str(&text);
-            }
-            Value::Bool(value) => out.push_str(if value { "True" } else { "False" }),
             Value::String(text) => print_string(text.decode(&mut String::new()), out),
-            Value::Null | Value::Array | Value::Object => out.push_str("None"),
+            other => out.push_str(scalar(other).as_deref().unwrap_or("None")),
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use crate::json::{Malformed, Value};
 
 /// Reason why a body was refused. The status is 400, as in Flagsmith's API, and the body has the edge proxy's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum InvalidBody {
     /// The body is not JSON.
     Malformed(Malformed),
     /// A part of the body is invalid.
@@ -73,23 +73,23 @@ impl Problem {
     }
 }
 
-impl From<Malformed> for Refused {
-    fn from(malformed: Malformed) -> Refused {
-        Refused::Malformed(malformed)
+impl From<Malformed> for InvalidBody {
+    fn from(malformed: Malformed) -> InvalidBody {
+        InvalidBody::Malformed(malformed)
     }
 }
 
-impl Refused {
+impl InvalidBody {
     /// Appends the answer's body.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         use std::io::Write as _;
         // Writing to a vector cannot fail, and none of these texts needs an escape.
         let _ = match self {
-            Refused::Malformed(Malformed { at, problem }) => write!(
+            InvalidBody::Malformed(Malformed { at, problem }) => write!(
                 out,
                 r#"{{"detail":[{{"type":"json_invalid","loc":["body",{at}],"msg":"JSON decode error","input":{{}},"ctx":{{"error":"{problem}"}}}}]}}"#
             ),
-            Refused::Invalid(location, problem) => {
+            InvalidBody::Invalid(location, problem) => {
                 let (kind, message) = problem.kind_and_message();
                 let _ = write!(out, r#"{{"detail":[{{"type":"{kind}","loc":["body""#);
                 let _ = match location {

@@ -169,8 +169,8 @@ fn revisions(state: &State) -> String {
     text
 }
 
-/// Tells the controller how often each flag was used since the process began. The answer changes nothing, so that it can
-/// be asked for again if it is lost. `process` and `ageMs` tell the controller which uses it has not seen before.
+/// Answers how often each flag was used since the process began. The request changes nothing, so the controller repeats it
+/// if the answer is lost. By `process` and `ageMs`, the controller finds the uses that it has not counted yet.
 fn uses(state: &State, environment: &Environment) -> Answer {
     let mut buffer = Buffer::take();
     let out = buffer.bytes();

@@ -2,18 +2,20 @@
 
 use http::StatusCode;
 use http::request::Parts;
-use remora_snapshot::{Budget, MAX_ANSWER, Role};
+use remora_snapshot::{MAX_ANSWER, Role, StepBudget};
 
+use super::assignment::Assignment;
+use super::document;
 use super::evaluation::{report, with_scratch};
-use super::headers::{ENVIRONMENT_KEY, LAST_EVENT_ID, header, key, text};
+use super::headers::{ENVIRONMENT_KEY, header, key};
+use super::{signed, stream};
 use crate::counters::requests::EvaluationKind;
-use crate::dialects::validation::Refused;
+use crate::dialects::validation::InvalidBody;
 use crate::dialects::values::is_too_long;
 use crate::dialects::{analytics, identities};
 use crate::environments::state::{Access, Environment, Loaded, State};
 use crate::environments::stream::Dialect;
 use crate::http::answer::{Answer, ContentType};
-use crate::http::assignment::Assignment;
 use crate::http::body::{Body, Buffer};
 use crate::routes::{Route, parameter};
 
@@ -35,7 +37,13 @@ pub(super) fn with_key(
     let Some(key) = header(parts, &ENVIRONMENT_KEY) else { return NO_KEY };
     match state.access(key) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
-            Some(loaded) => answer(environment, loaded, role).overridden(loaded.overridden.as_ref()),
+            Some(loaded) => match signed::overridden(state, parts, environment, loaded) {
+                Ok(own) => {
+                    let loaded = own.as_deref().unwrap_or(loaded);
+                    answer(environment, loaded, role).overridden(loaded.overridden.as_ref())
+                }
+                Err(refused) => Answer::failure(StatusCode::FORBIDDEN, "forbidden", "", &refused, ""),
+            },
             None => not_loaded(),
         },
         refused => match (std::str::from_utf8(key), refused) {
@@ -58,7 +66,7 @@ pub(super) fn environment_document(state: &State, parts: &Parts) -> Answer {
         Access::Granted(_, serving, Role::Server) => match serving.as_ref() {
             Some(loaded) if !loaded.snapshot.serves_document() => Answer::constant(StatusCode::NOT_FOUND, NOT_SERVED),
             loaded => match loaded.and_then(|loaded| loaded.document.as_ref()) {
-                Some(document) => document.answer(parts, &state.inflate_slots),
+                Some(document) => document::answer(document, parts, &state.inflate_slots),
                 None => not_loaded(),
             },
         },
@@ -162,7 +170,7 @@ pub(super) fn identity_in_body(
         let digest = identities::answer_body(body, &loaded.snapshot, role, scratch, buffer.bytes())?;
         environment.evaluations.count(EvaluationKind::Identities);
         report(environment, loaded, scratch);
-        Ok::<_, Refused>(digest)
+        Ok::<_, InvalidBody>(digest)
     });
     match digest {
         Ok(digest) => assigned(route, Assignment::of(digest), buffer),
@@ -185,13 +193,13 @@ fn assigned(route: Route<'_>, assignment: Assignment, mut flags: Buffer) -> Answ
         out.extend_from_slice(&assignment.digits());
         out.extend_from_slice(b"\"}");
     }
-    Answer::built(StatusCode::OK, flags).assigned(assignment)
+    assignment.mark(Answer::built(StatusCode::OK, flags))
 }
 
 /// Counts the flag uses that an SDK reports.
 pub(super) fn uses(environment: &Environment, loaded: &Loaded, body: &[u8]) -> Answer {
     // The budget limits the look-ups of names in one body.
-    let (mut uses, budget) = (environment.uses.lock(), Budget::default());
+    let (mut uses, budget) = (environment.uses.lock(), StepBudget::default());
     let snapshot = &loaded.snapshot;
     let count = |flag: &str, count| match snapshot.feature_number(flag, &budget) {
         Some(feature) => uses.add(feature, count, snapshot, loaded.generation),
@@ -210,9 +218,7 @@ pub(super) fn uses(environment: &Environment, loaded: &Loaded, body: &[u8]) -> A
 /// Answers Flagsmith's realtime updates, whose path contains the key.
 pub(super) fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
     match state.access(key.as_bytes()) {
-        Access::Granted(environment, _, Role::Client) => {
-            state.streams.listen(&environment.changes, Dialect::Flagsmith, text(parts, &LAST_EVENT_ID))
-        }
+        Access::Granted(environment, _, Role::Client) => stream::answer(state, environment, Dialect::Flagsmith, parts),
         Access::NotLoaded => not_loaded(),
         Access::Granted(_, _, Role::Server) | Access::Denied => Answer::failure(
             StatusCode::UNAUTHORIZED,

@@ -1,10 +1,11 @@
-//! Headers of requests by which endpoints find a key or the last event of a stream.
+//! Headers of requests by which endpoints find a key, overrides, or the last event of a stream.
 
 use http::HeaderName;
 use http::request::Parts;
 
 pub(super) static ENVIRONMENT_KEY: HeaderName = HeaderName::from_static("x-environment-key");
 pub(super) static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub(super) static OVERRIDE: HeaderName = HeaderName::from_static("x-remora-override");
 pub(super) static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Returns the first header of this name. Requests have few headers: comparing each of them is faster than hashing the

@@ -5,16 +5,19 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use remora_snapshot::{MAX_ANSWER, OfrepFlag, Role};
 
+use super::assignment::Assignment;
 use super::evaluation::{report, with_scratch};
-use super::headers::{API_KEY, ENVIRONMENT_KEY, LAST_EVENT_ID, key, text};
+use super::headers::{API_KEY, ENVIRONMENT_KEY, key};
+use super::{signed, stream};
 use crate::counters::requests::EvaluationKind;
-use crate::dialects::{context_hash, ofrep};
+use crate::dialects::context_hash::Tag;
+use crate::dialects::ofrep;
 use crate::environments::state::{Access, Environment, Loaded, State};
 use crate::environments::stream::Dialect;
 use crate::http::answer::Answer;
-use crate::http::assignment::Assignment;
 use crate::http::body::Buffer;
 use crate::http::entity_tag::matches_tag;
+use crate::http::header_values;
 use crate::routes::parameter;
 
 /// Answers by OFREP's rules for keys: with one environment, a request needs no key. A key that is sent must be valid,
@@ -28,7 +31,13 @@ pub(super) fn with_key(
     let key = key(parts, &API_KEY).or_else(|| key(parts, &ENVIRONMENT_KEY));
     match key.map_or_else(|| state.access_without_key(), |key| state.access(key)) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
-            Some(loaded) => answer(environment, loaded, role).overridden(loaded.overridden.as_ref()),
+            Some(loaded) => match signed::overridden(state, parts, environment, loaded) {
+                Ok(own) => {
+                    let loaded = own.as_deref().unwrap_or(loaded);
+                    answer(environment, loaded, role).overridden(loaded.overridden.as_ref())
+                }
+                Err(refused) => failure(StatusCode::FORBIDDEN, flag, None, &refused),
+            },
             None => not_loaded(flag),
         },
         Access::NotLoaded => not_loaded(flag),
@@ -47,9 +56,7 @@ pub(super) fn with_key(
 /// Answers OFREP's event stream. Browsers cannot send a key with it, so the environment's name is enough: events
 /// contain no secrets.
 pub(super) fn stream(state: &State, parts: &Parts) -> Answer {
-    let listen = |environment: &Environment| {
-        state.streams.listen(&environment.changes, Dialect::Ofrep, text(parts, &LAST_EVENT_ID))
-    };
+    let listen = |environment: &Environment| stream::answer(state, environment, Dialect::Ofrep, parts);
     let mut decoded = String::new();
     if let Some(name) = parameter(parts.uri.query(), "environment", &mut decoded) {
         return state.named(name).map_or_else(
@@ -73,7 +80,7 @@ fn not_loaded(flag: Option<&str>) -> Answer {
     failure(StatusCode::SERVICE_UNAVAILABLE, flag, None, "the environment is not loaded yet: try again later")
 }
 
-fn refuse(refused: ofrep::Refused, flag: Option<&str>, mut buffer: Buffer) -> Answer {
+fn refuse(refused: ofrep::InvalidContext, flag: Option<&str>, mut buffer: Buffer) -> Answer {
     refused.write(flag, buffer.bytes());
     Answer::built(StatusCode::BAD_REQUEST, buffer)
 }
@@ -110,17 +117,17 @@ pub(super) fn flag(environment: &Environment, loaded: &Loaded, role: Role, key: 
 
 pub(super) fn flags(environment: &Environment, loaded: &Loaded, role: Role, parts: &Parts, body: &[u8]) -> Answer {
     let mut buffer = Buffer::take();
-    let revision = loaded.snapshot.revision();
     let tag = with_scratch(body, |scratch| {
         let context = ofrep::read(body, &loaded.snapshot, scratch, ofrep::EntityTag::Wanted)?;
-        let tag = context_hash::tag(revision, loaded.state, role, context);
-        let known = parts.headers.get_all(IF_NONE_MATCH).iter().any(|header| matches_tag(header.as_bytes(), &tag));
+        let tag = Tag::of(loaded.snapshot.revision(), loaded.content_hash, role, context);
+        let is_named = |header: &HeaderValue| matches_tag(header.as_bytes(), tag.as_str());
+        let known = parts.headers.get_all(IF_NONE_MATCH).iter().any(is_named);
         let assignment = (!known).then(|| {
             environment.evaluations.count(EvaluationKind::OfrepFlags);
             let out = buffer.bytes();
             out.extend_from_slice(b"{\"flags\":[");
             let assignment = Assignment::of(loaded.snapshot.write_ofrep_flags(&mut scratch.request, role, out));
-            ofrep::write_end(revision, &environment.name, out);
+            out.extend_from_slice(&loaded.ofrep_end);
             report(environment, loaded, scratch);
             assignment
         });
@@ -135,11 +142,11 @@ pub(super) fn flags(environment: &Environment, loaded: &Loaded, role: Role, part
             let problem = "the flags have more than 16777216 bytes: shorten their values, or leave features out with spec.prune.features of the FeatureEnvironment";
             return failure(StatusCode::INTERNAL_SERVER_ERROR, None, Some("GENERAL"), problem);
         }
-        Some(assignment) => Answer::built(StatusCode::OK, buffer).assigned(assignment),
+        Some(assignment) => assignment.mark(Answer::built(StatusCode::OK, buffer)),
         None => Answer::empty(StatusCode::NOT_MODIFIED),
     };
-    match HeaderValue::try_from(tag) {
-        Ok(tag) => answer.with(ETAG, tag),
-        Err(_) => answer,
+    match header_values::short(tag.as_str().as_bytes()) {
+        Some(tag) => answer.with(ETAG, tag),
+        None => answer,
     }
 }

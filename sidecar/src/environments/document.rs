@@ -9,21 +9,13 @@ mod delivery;
 mod inflate;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
-    RETRY_AFTER, VARY,
-};
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
 use remora_snapshot::{ReadError, Snapshot};
 use tokio::sync::Semaphore;
 
 use crate::clock::since_epoch;
-use crate::http::answer::{Answer, ContentType};
 use crate::http::body::Body;
-use crate::http::entity_tag::matches_tag;
 use crate::volume::Region;
 use copy::{CopyLimits, CopySlot};
 use delivery::Delivery;
@@ -34,7 +26,7 @@ const MAX_INFLATING: usize = 8;
 
 /// Reason why files are not a document that can be served.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum DocumentError {
     /// The files do not form one document of this environment.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -70,14 +62,14 @@ impl Document {
         snapshot: &Snapshot<Region>,
         previous: Option<&Document>,
         now: SystemTime,
-    ) -> Result<Document, Refused> {
+    ) -> Result<Document, DocumentError> {
         let content = snapshot.document(files)?;
         let now = Duration::from_secs(since_epoch(now).as_secs());
         let (modified, copy) = match previous {
             Some(previous) if previous.name() == content.name() => (previous.modified, Arc::clone(&previous.copy)),
             other => {
                 if !Inflater::default().yields_all(&content) {
-                    return Err(Refused::Broken(content.length()));
+                    return Err(DocumentError::Broken(content.length()));
                 }
                 let later = |previous: &Document| now.max(previous.modified + Duration::from_secs(1));
                 (other.map_or(now, later), Arc::default())
@@ -98,71 +90,37 @@ impl Document {
         self.content.files()
     }
 
-    /// Answers a request that is authorized to read the document.
-    pub(crate) fn answer(self: &Arc<Document>, parts: &Parts, inflate_slots: &InflateSlots) -> Answer {
-        let stored = accepts_gzip(&parts.headers);
-        let tag = if stored { &self.tags.stored } else { &self.tags.inflated };
-        let answer = if self.is_known(&parts.headers) {
-            Answer::empty(StatusCode::NOT_MODIFIED)
-        } else if stored {
-            Answer::new(StatusCode::OK, ContentType::Json, Body::portions(Box::new(Delivery::stored(self))))
-                .with(CONTENT_ENCODING, HeaderValue::from_static("gzip"))
-        } else {
-            let delivery = match self.copy.made() {
-                Some(copy) => Delivery::copied(self, copy),
-                None => match Arc::clone(&inflate_slots.places).try_acquire_owned() {
-                    Ok(permit) => Delivery::inflated(self, permit, inflate_slots.copies.clone()),
-                    Err(_) => {
-                        let busy = "{\"detail\":\"too many documents are being sent inflated: accept gzip\"}";
-                        return Answer::constant(StatusCode::SERVICE_UNAVAILABLE, busy)
-                            .with(RETRY_AFTER, HeaderValue::from_static("1"));
-                    }
-                },
-            };
-            Answer::new(StatusCode::OK, ContentType::Json, Body::portions(Box::new(delivery)))
+    /// Entity tag of the document as it is stored, in gzip.
+    pub(crate) fn stored_tag(&self) -> &str {
+        &self.tags.stored
+    }
+
+    /// Entity tag of the inflated document.
+    pub(crate) fn inflated_tag(&self) -> &str {
+        &self.tags.inflated
+    }
+
+    /// Time since 1970 when this process first served this content, in whole seconds.
+    pub(crate) fn modified(&self) -> Duration {
+        self.modified
+    }
+
+    /// Returns the document as it is stored, in gzip.
+    pub(crate) fn stored(self: &Arc<Document>) -> Body {
+        Body::portions(Box::new(Delivery::stored(self)))
+    }
+
+    /// Returns the inflated document. `None` if too many are being sent.
+    pub(crate) fn inflated(self: &Arc<Document>, inflate_slots: &InflateSlots) -> Option<Body> {
+        let delivery = match self.copy.made() {
+            Some(copy) => Delivery::copied(self, copy),
+            None => {
+                let permit = Arc::clone(&inflate_slots.places).try_acquire_owned().ok()?;
+                Delivery::inflated(self, permit, inflate_slots.copies.clone())
+            }
         };
-        let date = httpdate::fmt_http_date(UNIX_EPOCH + self.modified);
-        let mut answer = answer
-            .with(VARY, HeaderValue::from_static("Accept-Encoding"))
-            .with(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-        for (name, value) in [(ETAG, HeaderValue::try_from(tag)), (LAST_MODIFIED, HeaderValue::try_from(date))] {
-            if let Ok(value) = value {
-                answer = answer.with(name, value);
-            }
-        }
-        answer
+        Some(Body::portions(Box::new(delivery)))
     }
-
-    /// True if the client has this content already, by its entity tag or, without one, by its date.
-    fn is_known(&self, headers: &HeaderMap) -> bool {
-        if headers.contains_key(IF_NONE_MATCH) {
-            let names =
-                |tag: &str| headers.get_all(IF_NONE_MATCH).iter().any(|header| matches_tag(header.as_bytes(), tag));
-            return names(&self.tags.stored) || names(&self.tags.inflated);
-        }
-        let since =
-            headers.get(IF_MODIFIED_SINCE).and_then(|since| httpdate::parse_http_date(since.to_str().ok()?).ok());
-        since.is_some_and(|since| since_epoch(since) >= self.modified)
-    }
-}
-
-/// True if the client accepts gzip.
-fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let mut any = false;
-    for header in headers.get_all(ACCEPT_ENCODING) {
-        for entry in header.to_str().unwrap_or_default().split(',') {
-            let (coding, weight) = entry.split_once(';').unwrap_or((entry, ""));
-            let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
-            let wanted = weight.is_ok_and(|weight| weight > 0.0);
-            match coding.trim() {
-                // An entry for `gzip` takes precedence over the wildcard.
-                coding if coding.eq_ignore_ascii_case("gzip") => return wanted,
-                "*" => any |= wanted,
-                _ => {}
-            }
-        }
-    }
-    any
 }
 
 /// Places of documents that are sent inflated, and the bounds of inflated copies.

@@ -131,7 +131,7 @@ impl FollowedVolume {
             if self.copied == self.seen {
                 volume.copy_files();
             }
-            let read = load(&volume, environment.loaded.load().as_deref(), &self.overrides);
+            let read = load(&volume, &environment.name, environment.loaded.load().as_deref(), &self.overrides);
             if volume.is_immutable() && !volume.maps_in_place() {
                 self.copied = self.seen;
             }
@@ -164,7 +164,8 @@ impl FollowedVolume {
     fn adopt(&mut self, environment: &Environment, read: Read, seen_before: bool, time: Duration) -> bool {
         let Read { mut loaded, overrides, refused, incomplete } = read;
         let previous = environment.loaded.load();
-        let served_since = previous.as_ref().filter(|previous| previous.state == loaded.state).map(|same| same.since);
+        let served_since =
+            previous.as_ref().filter(|previous| previous.content_hash == loaded.content_hash).map(|same| same.since);
         let same = served_since.is_some();
         loaded.since = served_since.unwrap_or(loaded.since);
         let loaded = Arc::new(loaded);
@@ -175,7 +176,7 @@ impl FollowedVolume {
             environment.reloads.count(if same { Reload::Same } else { Reload::Swapped });
             if !same {
                 let now = since_epoch(loaded.since);
-                environment.changes.send_modify(|change| *change = change.next(revision, loaded.state, now));
+                environment.changes.send_modify(|change| *change = change.next(revision, loaded.content_hash, now));
             }
             self.overrides = overrides;
             let (name, features, [core, overrides, document]) =

@@ -11,6 +11,8 @@ use remora_snapshot::{Snapshot, files};
 use super::document::Document;
 use super::state::Loaded;
 use crate::counters::reloads::Reload;
+use crate::dialects::ofrep;
+use crate::routes;
 use crate::volume::{Region, Volume};
 use core::Core;
 
@@ -25,9 +27,10 @@ pub(super) struct Read {
     pub(super) incomplete: Option<(Reload, String)>,
 }
 
-/// Reads the files of a volume. `None` if the volume has no core file.
+/// Reads the files of the volume of an environment. `None` if the volume has no core file.
 pub(super) fn load(
     volume: &Volume,
+    environment: &str,
     previous: Option<&Loaded>,
     last_good: &[Option<Region>; files::OVERRIDES_SLOTS],
 ) -> Result<Option<Read>, (Reload, String)> {
@@ -97,9 +100,21 @@ pub(super) fn load(
         && incomplete.is_none_or(|files| names_fewer(&overrides, files))
         && document.is_some() == snapshot.serves_document();
     let in_place = volume.maps_in_place();
-    let state = state.finish();
-    let loaded =
-        Loaded { snapshot, core, state, since: now, document, complete, in_place, sizes, overridden: None, generation };
+    let content_hash = state.finish();
+    let ofrep_end = ofrep::end(snapshot.revision(), &routes::encode(environment));
+    let loaded = Loaded {
+        snapshot,
+        core,
+        ofrep_end,
+        content_hash,
+        since: now,
+        document,
+        complete,
+        in_place,
+        sizes,
+        overridden: None,
+        generation,
+    };
     Ok(Some(Read { loaded, overrides, refused, incomplete: other_core }))
 }
 

@@ -1,6 +1,7 @@
 //! Environments, the data that each serves at the moment, and access to them by key.
 
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
 use http::HeaderValue;
-use remora_snapshot::{PodOverride, Role, Snapshot};
+use remora_snapshot::{FlagOverride, Role, Snapshot};
 use tokio::sync::watch;
 
 use super::document::{Document, InflateSlots};
@@ -24,13 +25,16 @@ use crate::http::cors::Cors;
 use crate::routes;
 use crate::volume::Region;
 
-/// A snapshot that is served, and its files.
+/// A snapshot that is served, and its files. A clone shares the files.
+#[derive(Clone)]
 pub(crate) struct Loaded {
     pub(crate) snapshot: Snapshot<Region>,
     /// The core, which contains complete answers.
     pub(crate) core: Region,
+    /// The end of every bulk answer of OFREP.
+    pub(crate) ofrep_end: Box<[u8]>,
     /// Hash of all bytes that are served, overrides files included.
-    pub(crate) state: u64,
+    pub(crate) content_hash: u64,
     /// Time since which this content is served.
     pub(crate) since: SystemTime,
     /// The environment's document, if it is served.
@@ -53,12 +57,12 @@ impl Loaded {
     /// Largest length in bytes of the list of overridden flags. Further names are left out, and `...` follows.
     const MAX_OVERRIDDEN: usize = 1000;
 
-    fn override_flags(&mut self, overrides: &[PodOverride]) {
+    fn override_flags(&mut self, overrides: &[FlagOverride]) {
         self.snapshot.override_flags(overrides);
         // Entity tags follow from the state, and clients may keep answers of an earlier process of the pod.
         let mut state = DefaultHasher::new();
-        (self.state, overrides).hash(&mut state);
-        self.state = state.finish();
+        (self.content_hash, overrides).hash(&mut state);
+        self.content_hash = state.finish();
         let mut list = String::new();
         for flag in self.snapshot.overridden_flags() {
             let name = routes::encode(flag);
@@ -92,8 +96,8 @@ pub(crate) struct Environment {
     pub(crate) evaluations: Evaluations,
     pub(crate) overruns: Overruns,
     pub(crate) uses: Uses,
-    /// Flags that this process answers with another state or value.
-    pub(super) overrides: Arc<[PodOverride]>,
+    /// Flags that this process answers with another state or value, in all requests.
+    pub(super) overrides: Arc<[FlagOverride]>,
 }
 
 impl Environment {
@@ -117,6 +121,16 @@ impl Environment {
         if !self.overrides.is_empty() {
             loaded.override_flags(&self.overrides);
         }
+    }
+
+    /// Returns what is served with the overrides of one request. They replace the pod's of the same flags.
+    pub(crate) fn with_overrides(&self, loaded: &Loaded, mut overrides: Vec<FlagOverride>) -> Loaded {
+        let is_replaced = |own: &&FlagOverride| overrides.iter().any(|replacing| replacing.flag == own.flag);
+        let kept: Vec<_> = self.overrides.iter().filter(|own| !is_replaced(own)).cloned().collect();
+        overrides.extend(kept);
+        let mut loaded = loaded.clone();
+        loaded.override_flags(&overrides);
+        loaded
     }
 
     /// Serves a snapshot from now on. The counted uses move to its features.
@@ -155,12 +169,14 @@ pub(crate) struct State {
     pub(crate) environments: Vec<Environment>,
     pub(crate) requests: Requests,
     pub(crate) latency: Latency,
-    /// Random number that tells this process from an earlier one in the same pod, whose counts it does not have.
+    /// Random number of this process. An earlier process of the same pod, whose counts are lost, has another number.
     pub(crate) process: u64,
     pub(crate) streams: Streams,
     pub(crate) inflate_slots: InflateSlots,
     pub(crate) in_flight: InFlight,
     pub(crate) cors: Cors,
+    /// File with the key of headers that override flags. `None` if the headers are not read.
+    pub(crate) override_key: Option<PathBuf>,
     pub(crate) started: Instant,
     /// Startup timeout: after it, `/startupz` lets the application start even if data is missing.
     pub(crate) startup_timeout: Duration,
@@ -182,6 +198,7 @@ impl State {
             inflate_slots: InflateSlots::default(),
             in_flight: InFlight::default(),
             cors,
+            override_key: None,
             started: Instant::now(),
             startup_timeout,
             draining: AtomicBool::new(false),
@@ -190,7 +207,7 @@ impl State {
     }
 
     /// Overrides flags of all environments, in snapshots that are loaded from now on.
-    pub(crate) fn override_flags(&mut self, overrides: &[PodOverride]) {
+    pub(crate) fn override_flags(&mut self, overrides: &[FlagOverride]) {
         for environment in &mut self.environments {
             environment.overrides = overrides.into();
         }

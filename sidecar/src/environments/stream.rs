@@ -10,14 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, RETRY_AFTER};
-use http::{HeaderValue, StatusCode};
 use remora_snapshot::Revision;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, interval_at};
-
-use crate::http::answer::{Answer, ContentType};
-use crate::http::body::Body;
 
 /// Number of clients that may listen at once. They do not count against the limit of connections.
 const MAX_STREAMS: usize = 64;
@@ -38,19 +33,19 @@ const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 pub(crate) struct Change {
     pub(crate) revision: Revision,
     /// Hash of all bytes that are served.
-    pub(crate) state: u64,
+    pub(crate) content_hash: u64,
     /// Time of the change since 1970. Each is later than the one before; zero while nothing is served.
     pub(crate) at: Duration,
 }
 
 impl Change {
     /// Returns the change that follows this one.
-    pub(crate) fn next(self, revision: Revision, state: u64, now: Duration) -> Change {
-        Change { revision, state, at: now.max(self.at + Duration::from_micros(1)) }
+    pub(crate) fn next(self, revision: Revision, content_hash: u64, now: Duration) -> Change {
+        Change { revision, content_hash, at: now.max(self.at + Duration::from_micros(1)) }
     }
 
     fn id(self) -> String {
-        format!("{:016x}", self.state)
+        format!("{:016x}", self.content_hash)
     }
 }
 
@@ -71,14 +66,20 @@ impl Dialect {
                 "event: environment_updated\nid: {id}\ndata: {{\"updated_at\": {seconds}.{:06}}}\n\n",
                 change.at.subsec_micros()
             ),
+            // The tag of everything that is served, not of one answer, whose tag depends on its context. It also changes if
+            // overrides files arrive after their core.
             Dialect::Ofrep => format!(
-                "id: {id}\ndata: {{\"type\":\"refetchEvaluation\",\"etag\":\"\\\"{}\\\"\",\"lastModified\":{seconds}}}\n\n",
+                "id: {id}\ndata: {{\"type\":\"refetchEvaluation\",\"etag\":\"\\\"{}-{id}\\\"\",\"lastModified\":{seconds}}}\n\n",
                 change.revision
             ),
         };
         Bytes::from(text)
     }
 }
+
+/// As many clients listen as may listen at once.
+#[derive(Debug)]
+pub(crate) struct Full;
 
 /// The event streams of all environments.
 pub(crate) struct Streams {
@@ -105,15 +106,17 @@ impl Streams {
         self.end.send_replace(true);
     }
 
-    /// Answers a client that listens. `last` is the identifier of the last event that it received.
-    pub(crate) fn listen(&self, changes: &watch::Sender<Change>, dialect: Dialect, last: Option<&str>) -> Answer {
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
-            return Answer::constant(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "{\"detail\":\"too many streams are open: try again later\"}",
-            )
-            .with(RETRY_AFTER, HeaderValue::from_static("30"));
-        };
+    /// Opens the stream of a client. `last` is the identifier of the last event that it received.
+    ///
+    /// # Errors
+    /// As many clients listen as may listen at once.
+    pub(crate) fn listen(
+        &self,
+        changes: &watch::Sender<Change>,
+        dialect: Dialect,
+        last: Option<&str>,
+    ) -> Result<mpsc::Receiver<Bytes>, Full> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Full)?;
         let mut changes = changes.subscribe();
         let current = *changes.borrow();
         let behind = last.map_or(dialect == Dialect::Flagsmith, |last| last != current.id());
@@ -128,8 +131,7 @@ impl Streams {
             let _ = tokio::time::timeout(lifetime, sending).await;
             drop(permit);
         });
-        Answer::new(StatusCode::OK, ContentType::Events, Body::events(receiver))
-            .with(CACHE_CONTROL, HeaderValue::from_static("no-cache"))
+        Ok(receiver)
     }
 }
 
@@ -169,15 +171,18 @@ mod tests {
 
     #[test]
     fn event_has_the_form_of_its_dialect() {
-        let change =
-            Change { revision: Revision::default(), state: 255, at: Duration::from_micros(1_771_622_898_000_012) };
+        let change = Change {
+            revision: Revision::default(),
+            content_hash: 255,
+            at: Duration::from_micros(1_771_622_898_000_012),
+        };
         assert_eq!(
             Dialect::Flagsmith.event(change),
             "event: environment_updated\nid: 00000000000000ff\ndata: {\"updated_at\": 1771622898.000012}\n\n"
         );
         assert_eq!(
             Dialect::Ofrep.event(change),
-            "id: 00000000000000ff\ndata: {\"type\":\"refetchEvaluation\",\"etag\":\"\\\"000000000000\\\"\",\"lastModified\":1771622898}\n\n"
+            "id: 00000000000000ff\ndata: {\"type\":\"refetchEvaluation\",\"etag\":\"\\\"000000000000-00000000000000ff\\\"\",\"lastModified\":1771622898}\n\n"
         );
     }
 
@@ -186,14 +191,14 @@ mod tests {
         let streams = Streams { lifetime: Duration::from_millis(50), ..Streams::default() };
         let changes = watch::Sender::default();
         // The test reads from none of the streams.
-        let listeners: Vec<Answer> = (0..MAX_STREAMS).map(|_| streams.listen(&changes, Dialect::Ofrep, None)).collect();
+        let listeners: Vec<_> = (0..MAX_STREAMS).map(|_| streams.listen(&changes, Dialect::Ofrep, None)).collect();
         assert_eq!(streams.open(), MAX_STREAMS);
-        assert_eq!(streams.listen(&changes, Dialect::Ofrep, None).status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(streams.listen(&changes, Dialect::Ofrep, None).is_err());
         while streams.open() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert_eq!(streams.listen(&changes, Dialect::Ofrep, None).status, StatusCode::OK);
-        assert!(listeners.iter().all(|answer| answer.status == StatusCode::OK));
+        assert!(streams.listen(&changes, Dialect::Ofrep, None).is_ok());
+        assert!(listeners.iter().all(Result::is_ok));
     }
 
     #[test]

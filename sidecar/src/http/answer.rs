@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::http::assignment::{self, Assignment};
 use crate::http::body::{Body, Buffer};
 use crate::http::progress::Progress;
 use crate::json;
@@ -49,15 +48,16 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     content_type: ContentType,
     body: Body,
-    assignment: Option<Assignment>,
-    /// Additional headers, which few answers have.
-    headers: Vec<(HeaderName, HeaderValue)>,
+    /// The first two additional headers, which need no allocation.
+    first_headers: [Option<(HeaderName, HeaderValue)>; 2],
+    /// Further headers, which few answers have.
+    more_headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Answer {
     /// Creates an answer with a body.
     pub(crate) const fn new(status: StatusCode, content_type: ContentType, body: Body) -> Answer {
-        Answer { status, content_type, body, assignment: None, headers: Vec::new() }
+        Answer { status, content_type, body, first_headers: [const { None }; 2], more_headers: Vec::new() }
     }
 
     /// Creates an answer without a body.
@@ -95,7 +95,10 @@ impl Answer {
 
     /// Adds a header.
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Answer {
-        self.headers.push((name, value));
+        match self.first_headers.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some((name, value)),
+            None => self.more_headers.push((name, value)),
+        }
         self
     }
 
@@ -106,12 +109,6 @@ impl Answer {
             None => self,
             Some(flags) => self.with(HEADER, flags.clone()),
         }
-    }
-
-    /// Sets the assignment key of the flags in the body.
-    pub(crate) fn assigned(mut self, assignment: Assignment) -> Answer {
-        self.assignment = Some(assignment);
-        self
     }
 
     /// Notes in the connection's progress that the answer is known, and lets the body note how far it is sent.
@@ -131,10 +128,7 @@ impl Answer {
         if let Some(content_type) = self.content_type.header() {
             headers.insert(CONTENT_TYPE, content_type);
         }
-        if let Some(value) = self.assignment.and_then(Assignment::header) {
-            headers.insert(assignment::HEADER, value);
-        }
-        for (name, value) in self.headers {
+        for (name, value) in self.first_headers.into_iter().flatten().chain(self.more_headers) {
             headers.insert(name, value);
         }
         if last {

@@ -35,19 +35,19 @@ const SLOW: u64 = 20;
 /// The budgets of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight {
-    pub(crate) bodies: Arc<Budget>,
-    pub(crate) answers: Arc<Budget>,
+    pub(crate) bodies: Arc<MemoryBudget>,
+    pub(crate) answers: Arc<MemoryBudget>,
 }
 
 impl Default for InFlight {
     fn default() -> InFlight {
-        InFlight { bodies: Budget::new(MAX_BODY_BYTES), answers: Budget::new(MAX_ANSWER_BYTES) }
+        InFlight { bodies: MemoryBudget::new(MAX_BODY_BYTES), answers: MemoryBudget::new(MAX_ANSWER_BYTES) }
     }
 }
 
 /// Bytes in flight of one kind, and the connections that have reserved them.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     limit: usize,
     /// Outside of the lock, because every request reads it.
     used: AtomicUsize,
@@ -81,10 +81,10 @@ struct Reserved {
 #[derive(Debug, Default)]
 pub(crate) struct Ticket(Option<u64>);
 
-impl Budget {
+impl MemoryBudget {
     /// Creates a budget of `limit` bytes.
-    pub(crate) fn new(limit: usize) -> Arc<Budget> {
-        Arc::new(Budget { limit, used: AtomicUsize::new(0), reservations: Lock::default() })
+    pub(crate) fn new(limit: usize) -> Arc<MemoryBudget> {
+        Arc::new(MemoryBudget { limit, used: AtomicUsize::new(0), reservations: Lock::default() })
     }
 
     fn reservations(&self) -> MutexGuard<'_, Reservations> {
@@ -104,7 +104,7 @@ impl Budget {
 
     /// Waits until the budget has `bytes` left, and closes slow connections to free them.
     pub(crate) fn poll_capacity(
-        self: &Arc<Budget>,
+        self: &Arc<MemoryBudget>,
         bytes: usize,
         ticket: &mut Ticket,
         cx: &mut Context<'_>,
@@ -145,7 +145,7 @@ impl Budget {
     }
 
     /// Reserves bytes that a connection keeps in memory, until the result is dropped. `task` serves the connection.
-    pub(crate) fn reserve(self: &Arc<Budget>, bytes: usize, task: Option<AbortHandle>) -> Reservation {
+    pub(crate) fn reserve(self: &Arc<MemoryBudget>, bytes: usize, task: Option<AbortHandle>) -> Reservation {
         let mut reservations = self.reservations();
         let round = reservations.round;
         let touch = reservations.add(Reserved { bytes, began: round, touched: round, task });
@@ -189,7 +189,7 @@ impl Reservations {
 /// Bytes of one connection that count in a budget until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    budget: Arc<Budget>,
+    budget: Arc<MemoryBudget>,
     touch: u64,
     bytes: usize,
 }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     /// Starts a task that holds bytes, and touches them at each message.
-    async fn reserving_task(budget: &Arc<Budget>, bytes: usize) -> (JoinHandle<()>, mpsc::UnboundedSender<()>) {
+    async fn reserving_task(budget: &Arc<MemoryBudget>, bytes: usize) -> (JoinHandle<()>, mpsc::UnboundedSender<()>) {
         let (sender, mut touches) = mpsc::unbounded_channel();
         let (named, name) = oneshot::channel::<AbortHandle>();
         let (reserved, is_reserved) = oneshot::channel();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     /// Waits for the budget, while a reservation is touched again and again.
-    async fn wait_for_room(budget: &Arc<Budget>, bytes: usize, touch: &mpsc::UnboundedSender<()>) {
+    async fn wait_for_room(budget: &Arc<MemoryBudget>, bytes: usize, touch: &mpsc::UnboundedSender<()>) {
         let mut ticket = Ticket::default();
         let moving = async {
             while touch.send(()).is_ok() {
@@ -266,7 +266,7 @@ mod tests {
 
     #[tokio::test]
     async fn stalled_holder_is_closed_before_an_active_one() {
-        let budget = Budget::new(100);
+        let budget = MemoryBudget::new(100);
         let (moves, touch) = reserving_task(&budget, 40).await;
         let (stalls, _silent) = reserving_task(&budget, 50).await;
         wait_for_room(&budget, 10, &touch).await;
@@ -286,7 +286,7 @@ mod tests {
 
     #[tokio::test]
     async fn latest_waiter_continues_first() {
-        let budget = Budget::new(10);
+        let budget = MemoryBudget::new(10);
         let reservation = budget.reserve(10, None);
         let (sender, mut order) = mpsc::unbounded_channel();
         for number in 0..5 {

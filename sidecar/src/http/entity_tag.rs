@@ -3,9 +3,12 @@
 /// True if an `If-None-Match` header names `tag`: in a list, weak or strong, and also without quotes, as in the
 /// protocol's own examples.
 pub(crate) fn matches_tag(header: &[u8], tag: &str) -> bool {
-    let bare = |text: &str| text.trim().trim_start_matches("W/").trim_matches('"').to_owned();
     let tag = bare(tag);
     std::str::from_utf8(header).is_ok_and(|header| header.split(',').any(|entry| bare(entry) == tag))
+}
+
+fn bare(tag: &str) -> &str {
+    tag.trim().trim_start_matches("W/").trim_matches('"')
 }
 
 #[cfg(test)]

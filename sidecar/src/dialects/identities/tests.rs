@@ -174,7 +174,7 @@ fn one_body(dice: &mut Dice) -> String {
 }
 
 /// The complete result of reading a body: identifier, request state and echo.
-fn read_with<const FAST: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<[String; 3], Refused> {
+fn read_with<const FAST: bool>(body: &[u8], snapshot: &Snapshot<Vec<u8>>) -> Result<[String; 3], InvalidBody> {
     let mut scratch = Scratch::default();
     let identifier = read::<FAST, _>(body, snapshot, &mut scratch)?;
     let echo = String::from_utf8(scratch.echo).unwrap();
@@ -224,17 +224,17 @@ fn truncated_body_is_refused_at_the_same_offset_by_both_paths() {
 
 #[test]
 fn refusal_names_its_location() {
-    let write = |refused: Refused| {
+    let write = |refused: InvalidBody| {
         let mut out = Vec::new();
         refused.write(&mut out);
         String::from_utf8(out).unwrap()
     };
     assert_eq!(
-        write(Refused::Invalid(Location::TraitMember(3, "trait_key"), Problem::Missing)),
+        write(InvalidBody::Invalid(Location::TraitMember(3, "trait_key"), Problem::Missing)),
         r#"{"detail":[{"type":"missing","loc":["body","traits",3,"trait_key"],"msg":"Field required","input":null}]}"#
     );
     assert_eq!(
-        write(Refused::Malformed(Malformed { at: 7, problem: "expected a value" })),
+        write(InvalidBody::Malformed(Malformed { at: 7, problem: "expected a value" })),
         r#"{"detail":[{"type":"json_invalid","loc":["body",7],"msg":"JSON decode error","input":{},"ctx":{"error":"expected a value"}}]}"#
     );
 }

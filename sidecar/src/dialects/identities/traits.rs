@@ -6,7 +6,7 @@ use super::check_name;
 use crate::dialects::name::{Name, is_bare};
 use crate::dialects::python;
 use crate::dialects::scratch::Scratch;
-use crate::dialects::validation::{Location, Problem, Refused, check_boolean};
+use crate::dialects::validation::{InvalidBody, Location, Problem, check_boolean};
 use crate::dialects::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, trait_value};
 use crate::json::{self, Reader, Value, fast, number};
 
@@ -32,12 +32,12 @@ pub(super) fn read_traits<const FAST: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     snapshot: &Snapshot<B>,
     scratch: &mut Scratch,
-) -> Result<(), Refused> {
+) -> Result<(), InvalidBody> {
     scratch.request.forget();
     scratch.echo.clear();
     let Some(mut items) = reader.enter_array() else {
         reader.value()?;
-        return Err(Refused::Invalid(Location::Member("traits"), Problem::NotAList));
+        return Err(InvalidBody::Invalid(Location::Member("traits"), Problem::NotAList));
     };
     let mut index = 0;
     scratch.echo.push(b'[');
@@ -175,7 +175,7 @@ fn take_trait<B: AsRef<[u8]>>(
     index: usize,
     snapshot: &Snapshot<B>,
     scratch: &mut Scratch,
-) -> Result<(), Refused> {
+) -> Result<(), InvalidBody> {
     let (key, value) = read_trait(reader, index, scratch)?;
     scratch.echo.extend_from_slice(br#"{"trait_key":"#);
     key.write(&mut scratch.name, &mut scratch.echo);
@@ -207,20 +207,21 @@ fn read_trait<'a>(
     reader: &mut Reader<'a>,
     index: usize,
     scratch: &mut Scratch,
-) -> Result<(Name<'a>, Content<'a>), Refused> {
+) -> Result<(Name<'a>, Content<'a>), InvalidBody> {
     let mut key = None;
     let mut value = Content::Scalar(Value::Null);
     let mut transient = Ok(());
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
-        return Err(Refused::Invalid(Location::Trait(index), Problem::NotAnObject));
+        return Err(InvalidBody::Invalid(Location::Trait(index), Problem::NotAnObject));
     };
     while let Some(name) = reader.next_member(&mut members)? {
         if name.is("trait_key") {
             let name = Name::of(reader.value()?).ok_or(Problem::NotAString).and_then(|name| {
                 check_name(&name, MAX_NAME_CHARACTERS, Problem::NameTooLong, &mut scratch.name).map(|()| name)
             });
-            key = Some(name.map_err(|problem| Refused::Invalid(Location::TraitMember(index, "trait_key"), problem))?);
+            key =
+                Some(name.map_err(|problem| InvalidBody::Invalid(Location::TraitMember(index, "trait_key"), problem))?);
         } else if name.is("trait_value") {
             value = read_content(reader, index, scratch)?;
         } else if name.is("transient") {
@@ -229,14 +230,14 @@ fn read_trait<'a>(
             reader.value()?;
         }
     }
-    transient.map_err(|problem| Refused::Invalid(Location::TraitMember(index, "transient"), problem))?;
+    transient.map_err(|problem| InvalidBody::Invalid(Location::TraitMember(index, "transient"), problem))?;
     match key {
         Some(key) => Ok((key, value)),
-        None => Err(Refused::Invalid(Location::TraitMember(index, "trait_key"), Problem::Missing)),
+        None => Err(InvalidBody::Invalid(Location::TraitMember(index, "trait_key"), Problem::Missing)),
     }
 }
 
-fn read_content<'a>(reader: &mut Reader<'a>, index: usize, scratch: &mut Scratch) -> Result<Content<'a>, Refused> {
+fn read_content<'a>(reader: &mut Reader<'a>, index: usize, scratch: &mut Scratch) -> Result<Content<'a>, InvalidBody> {
     let mut start = reader.clone();
     let value = reader.value()?;
     let content = match value {
@@ -244,7 +245,7 @@ fn read_content<'a>(reader: &mut Reader<'a>, index: usize, scratch: &mut Scratch
         Value::String(text) if text.is_longer_than(MAX_CHARACTERS, &mut scratch.text) => None,
         _ => Some(Content::Scalar(value)),
     };
-    content.ok_or(Refused::Invalid(Location::TraitMember(index, "trait_value"), Problem::TooLong))
+    content.ok_or(InvalidBody::Invalid(Location::TraitMember(index, "trait_value"), Problem::TooLong))
 }
 
 fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {

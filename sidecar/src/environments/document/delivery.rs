@@ -40,7 +40,7 @@ enum Encoding {
         left: u64,
         /// True if the next poll yields, so that other tasks can run between two portions.
         yields: bool,
-        #[expect(dead_code, reason = "it is held, for as long as this lasts")]
+        #[expect(dead_code, reason = "the permit is returned when the delivery ends")]
         permit: Option<OwnedSemaphorePermit>,
     },
 }

@@ -13,27 +13,6 @@ use crate::http::body::Portions;
 use crate::http::budget::InFlight;
 use crate::http::progress::Progress;
 
-#[test]
-fn gzip_is_accepted_by_weight_and_wildcard() {
-    for (accept, gzip) in [
-        (None, false),
-        (Some("gzip"), true),
-        (Some("gzip, deflate"), true),
-        (Some("br;q=1.0, GZIP;q=0.5"), true),
-        (Some("*"), true),
-        (Some("identity"), false),
-        (Some("gzip;q=0"), false),
-        (Some("gzip; q=0.000, *"), false),
-        (Some("*;q=0"), false),
-        (Some("gzipped"), false),
-        (Some("gzip;q=x"), false),
-    ] {
-        let mut headers = HeaderMap::new();
-        headers.extend(accept.map(|accept| (ACCEPT_ENCODING, HeaderValue::from_static(accept))));
-        assert_eq!(accepts_gzip(&headers), gzip, "{accept:?}");
-    }
-}
-
 /// Returns a document with this value of a feature. It inflates to more than 2 MB.
 fn document(value: &str) -> Arc<Document> {
     document_after(value, None)

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 
 use remora_snapshot::files::{self, CORE, CoreSet, PART_BYTES, core_part};
 use remora_snapshot::model::{self, Context, Feature};
-use remora_snapshot::{PodOverride, Role, Snapshot, pointer, write};
+use remora_snapshot::{FlagOverride, OverriddenBy, Role, Snapshot, pointer, write};
 
 use super::*;
 
@@ -314,7 +314,7 @@ impl Pod {
         assert!(loaded.complete);
         let kept: usize = self.follower.overrides.iter().flatten().map(|file| file.as_ref().len()).sum();
         assert_eq!(kept, loaded.sizes[1]);
-        (kept, loaded.state)
+        (kept, loaded.content_hash)
     }
 
     fn reloads(&self, reload: Reload) -> u64 {
@@ -360,7 +360,8 @@ fn overrides_file_under_the_name_of_another_is_refused() {
 
 #[test]
 fn volume_written_again_with_equal_content_keeps_its_time() {
-    let override_of = |flag: &str| PodOverride { flag: flag.to_owned(), enabled: Some(false), value: None };
+    let override_of =
+        |flag: &str| FlagOverride { flag: flag.to_owned(), enabled: Some(false), value: None, by: OverriddenBy::Pod };
     for overrides in [vec![], vec![override_of("large")]] {
         let files = with_overrides(2_000);
         let mut pod = Pod::new();

@@ -7,14 +7,13 @@
 
 use std::cell::RefCell;
 
-use bytes::BytesMut;
 use http::{HeaderName, HeaderValue};
 
-/// Response header of the assignment key.
-pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-remora-assignment");
+use crate::http::answer::Answer;
+use crate::http::header_values;
 
-/// Size in bytes of each allocation for headers: room for many keys.
-const BLOCK_BYTES: usize = 16 * 1024;
+/// Response header of the assignment key.
+const HEADER: HeaderName = HeaderName::from_static("x-remora-assignment");
 
 /// Number of keys whose headers are cached.
 const SLOTS: usize = 64;
@@ -26,8 +25,6 @@ thread_local! {
 /// Creates header values for keys.
 #[derive(Default)]
 struct Headers {
-    /// Buffer of new header values. Its memory is reused when they have been sent.
-    block: BytesMut,
     /// Cached header values, by the lowest bits of the key. Many identities have the same flags.
     kept: Vec<Slot>,
 }
@@ -50,8 +47,8 @@ impl Headers {
                 slot.last = None;
                 return Some(header.clone());
             }
-            // A key that is used twice in a row is cached, in an allocation of its own: a part of `block` would keep the
-            // whole buffer alive.
+            // A key that is used twice in a row is cached, in an allocation of its own: a short value would keep its whole
+            // block alive.
             _ if slot.last == Some(assignment) => {
                 let header = HeaderValue::from_bytes(&assignment.digits()).ok()?;
                 *slot = Slot { kept: Some((assignment, header.clone())), last: None };
@@ -59,31 +56,35 @@ impl Headers {
             }
             _ => slot.last = Some(assignment),
         }
-        if self.block.capacity() < 16 {
-            self.block.reserve(BLOCK_BYTES);
-        }
-        self.block.extend_from_slice(&assignment.digits());
-        HeaderValue::from_maybe_shared(self.block.split().freeze()).ok()
+        header_values::short(&assignment.digits())
     }
 }
 
 /// Assignment key of a set of flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Assignment(u64);
+pub(super) struct Assignment(u64);
 
 impl Assignment {
     /// Creates a key from the digest of the flags.
-    pub(crate) fn of(digest: u64) -> Assignment {
+    pub(super) fn of(digest: u64) -> Assignment {
         Assignment(digest)
     }
 
+    /// Adds the key's header to the answer with the flags.
+    pub(super) fn mark(self, answer: Answer) -> Answer {
+        match self.header() {
+            Some(value) => answer.with(HEADER, value),
+            None => answer,
+        }
+    }
+
     /// Returns the header value. Only caching a key allocates memory.
-    pub(crate) fn header(self) -> Option<HeaderValue> {
+    fn header(self) -> Option<HeaderValue> {
         HEADERS.try_with(|headers| headers.try_borrow_mut().ok()?.of(self)).ok().flatten()
     }
 
     /// Returns the key as sixteen hexadecimal digits.
-    pub(crate) fn digits(self) -> [u8; 16] {
+    pub(super) fn digits(self) -> [u8; 16] {
         let mut digits = [0; 16];
         for (pair, byte) in digits.as_chunks_mut().0.iter_mut().zip(self.0.to_be_bytes()) {
             *pair = [byte >> 4, byte & 15].map(|digit| if digit < 10 { b'0' + digit } else { b'a' - 10 + digit });

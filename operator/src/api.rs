@@ -31,7 +31,7 @@ pub use self::{
     prune::{FeatureRules, Keep, PruneRules},
     reason::Reason,
     refresh::Refresh,
-    serve::{AppliedTo, BooleanFlags, DisabledFlags, ObjectFlags, Ofrep, Serve},
+    serve::{BooleanFlags, DisabledFlags, EnvironmentFlags, ObjectFlags, Ofrep, Serve},
     source::{
         CaBundleRef, Document, Flagsmith, ObjectKeyRef, PlannedSource, Realtime, SecretKeyRef, SigningSecretRef,
         Source, Webhook,

@@ -14,7 +14,7 @@
 //! | `published` | reads the published revision or an earlier one back from its objects |
 //! | `used` | asks running pods how often flags were used |
 //! | `answer` | an answer as text with aligned columns, or as JSON |
-//! | `explain`, `flags`, `size`, `diff`, `history`, `pods`, `edit`, `check` | one command each; `edit` has those that write |
+//! | `explain`, `flags`, `size`, `diff`, `history`, `pods`, `sign`, `edit`, `check` | one command each; `edit` has those that write |
 //!
 //! Exit codes: 0 if all is well, 1 if the command found something, 2 for a wrong command line, 3 if the cluster cannot
 //! be reached or a right is missing.
@@ -31,14 +31,15 @@ mod flags;
 mod history;
 mod pods;
 mod published;
+mod sign;
 mod size;
 mod used;
 
 use std::{io::Write, process::ExitCode};
 
-use self::{answer::Answer, arguments::Command};
+use self::{answer::CommandOutput, arguments::Command};
 pub use self::{
-    answer::Paper,
+    answer::OutputFormat,
     arguments::Arguments,
     cluster::Cluster,
     failure::{Failure, Right},
@@ -74,22 +75,25 @@ async fn connect_and_run(arguments: Arguments, out: &mut impl Write) -> Result<u
 /// # Errors
 /// If the command line asks for something that does not exist, the cluster cannot be reached, or a right is missing.
 pub async fn run(arguments: Arguments, cluster: &Cluster, out: &mut impl Write) -> Result<u8, Failure> {
-    let paper = arguments.paper();
+    let output_format = arguments.output_format();
     match arguments.command {
-        Command::Check(asked) => paper.print(&check::check(cluster, &asked).await?, out),
-        Command::Explain(asked) => paper.print(&explain::explain(cluster, &asked).await?, out),
-        Command::Diff(asked) => paper.print(&diff::diff(cluster, &asked).await?, out),
-        Command::History { environment } => paper.print(&history::history(cluster, &environment).await?, out),
-        Command::Flags(asked) => paper.print(&flags::flags(cluster, &asked).await?, out),
-        Command::Size(asked) => paper.print(&size::size(cluster, &asked).await?, out),
-        Command::Pods { environment } => paper.print(&pods::pods(cluster, &environment).await?, out),
-        Command::Pin { environment, revision } => paper.print(&edit::pin(cluster, &environment, &revision).await?, out),
-        Command::Unpin { environment } => paper.print(&edit::unpin(cluster, &environment).await?, out),
+        Command::Check(asked) => output_format.print(&check::check(cluster, &asked).await?, out),
+        Command::Explain(asked) => output_format.print(&explain::explain(cluster, &asked).await?, out),
+        Command::Diff(asked) => output_format.print(&diff::diff(cluster, &asked).await?, out),
+        Command::History { environment } => output_format.print(&history::history(cluster, &environment).await?, out),
+        Command::Flags(asked) => output_format.print(&flags::flags(cluster, &asked).await?, out),
+        Command::Size(asked) => output_format.print(&size::size(cluster, &asked).await?, out),
+        Command::Pods { environment } => output_format.print(&pods::pods(cluster, &environment).await?, out),
+        Command::Sign(asked) => output_format.print(&sign::sign(cluster, &asked).await?, out),
+        Command::Pin { environment, revision } => {
+            output_format.print(&edit::pin(cluster, &environment, &revision).await?, out)
+        }
+        Command::Unpin { environment } => output_format.print(&edit::unpin(cluster, &environment).await?, out),
         Command::Confirm { environment, revision } => {
-            paper.print(&edit::confirm(cluster, &environment, revision.as_deref()).await?, out)
+            output_format.print(&edit::confirm(cluster, &environment, revision.as_deref()).await?, out)
         }
         Command::Refresh { environment, wait } => {
-            paper.print(&edit::refresh(cluster, &environment, wait.map(|wait| wait.get())).await?, out)
+            output_format.print(&edit::refresh(cluster, &environment, wait.map(|wait| wait.get())).await?, out)
         }
         Command::Completion { shell } => {
             arguments::completion(shell, out);
@@ -98,9 +102,9 @@ pub async fn run(arguments: Arguments, cluster: &Cluster, out: &mut impl Write) 
     }
 }
 
-impl Paper {
+impl OutputFormat {
     /// Prints an answer, and returns the exit code.
-    fn print(&self, answer: &impl Answer, out: &mut impl Write) -> Result<u8, Failure> {
+    fn print(&self, answer: &impl CommandOutput, out: &mut impl Write) -> Result<u8, Failure> {
         self.write(answer, out)?;
         Ok(answer.exit_code())
     }

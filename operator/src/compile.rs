@@ -26,6 +26,7 @@ mod variants;
 
 use remora_snapshot::model::{self, EnvironmentFlags};
 use remora_snapshot::{Revision, WriteError, files};
+use serde::{Deserialize, Serialize};
 
 pub use finding::{Finding, MOST_FINDINGS};
 pub use progress::Progress;
@@ -62,7 +63,7 @@ pub struct Compiled {
     /// Revision, which identifies the content of all files.
     pub revision: Revision,
     /// Counts of the compiled environment.
-    pub summary: Summary,
+    pub summary: SnapshotCounts,
     /// Findings, for the authors of the environment.
     pub findings: Vec<Finding>,
 }
@@ -71,8 +72,8 @@ pub struct Compiled {
 const MOST_NOTES: usize = 50;
 
 /// Counts of a compiled environment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Summary {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SnapshotCounts {
     /// Number of features served.
     pub features: usize,
     /// Number of segments that can change an answer.
@@ -83,12 +84,15 @@ pub struct Summary {
     pub bytes: usize,
 }
 
+/// Largest number of characters in the name of a segment. Flagsmith has the same limit.
+pub const LONGEST_SEGMENT_NAME: usize = 2_000;
+
 /// Reason why a document cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A feature with variants has no seed for the hash that chooses among them.
     #[error(
-        "{place}: feature {} has variants but neither django_id nor featurestate_uuid, which their percentages are hashed with", quoted(.feature)
+        "{place}: feature {} has variants but neither django_id nor featurestate_uuid, which their percentages are hashed with: save the feature again in Flagsmith", quoted(.feature)
     )]
     Seed {
         /// Path of the feature state in the document.
@@ -98,7 +102,7 @@ pub enum Error {
     },
     /// A variant has no id and no valid uuid, so the variants have no order.
     #[error(
-        "{place}: a variant of feature {} has neither an id nor a uuid in mv_fs_value_uuid, by which variants are ordered", quoted(.feature)
+        "{place}: a variant of feature {} has neither an id nor a uuid in mv_fs_value_uuid, by which variants are ordered: save the feature again in Flagsmith", quoted(.feature)
     )]
     Order {
         /// Path of the feature state in the document.
@@ -107,12 +111,26 @@ pub enum Error {
         feature: String,
     },
     /// A feature's type is longer than any type of Flagsmith.
-    #[error("{place}: the type of feature {} is too long; types are STANDARD and MULTIVARIATE", quoted(.feature))]
+    #[error(
+        "{place}: the type of feature {} is too long; types are STANDARD and MULTIVARIATE: correct the feature's type in the document", quoted(.feature)
+    )]
     Kind {
         /// Path of the feature state in the document.
         place: String,
         /// Name of the feature.
         feature: String,
+    },
+    /// The name of a segment is longer than Flagsmith allows. Every override of the segment shows the name.
+    #[error(
+        "{place}: the name of segment {} has {characters} characters, and Flagsmith allows {LONGEST_SEGMENT_NAME}: write a shorter one", quoted(.segment)
+    )]
+    SegmentName {
+        /// Path of the segment in the document.
+        place: String,
+        /// Name of the segment.
+        segment: String,
+        /// Number of its characters.
+        characters: usize,
     },
     /// Two features have one id, by which identity overrides name their features.
     #[error("{place}: feature {} has the id {id} of another feature; give each feature its own id", quoted(.feature))]
@@ -183,8 +201,8 @@ fn nearly_full(bytes: usize, limit: usize) -> Option<Finding> {
     is_nearly_full(bytes, limit).then(|| Finding::new("core", &message))
 }
 
-fn summary(environment: &model::Environment, files: &[File]) -> Summary {
-    Summary {
+fn summary(environment: &model::Environment, files: &[File]) -> SnapshotCounts {
+    SnapshotCounts {
         features: environment.features.iter().filter(|feature| feature.served).count(),
         segments: environment.segments.len(),
         identity_overrides: environment.identity_overrides.len(),

@@ -13,8 +13,8 @@
 //! The child is single-threaded and has no environment variables. It has three file descriptors and may open no more; a
 //! filter of the kernel lets it make no other system calls than those on these and on its own memory.
 //! Its address space and CPU time are bounded ([`Bounds`]). The parent bounds the wall-clock time and the bytes that it
-//! reads. One child runs at a time, so that the memory of parent and child stays below a known sum, and namespaces take
-//! limiter.
+//! reads. One child runs at a time, so the memory of parent and child stays below a known sum. Namespaces take turns
+//! (`limiter`).
 
 mod bounds;
 mod child;
@@ -36,8 +36,8 @@ pub use self::{
     error::{Error, Refusal},
     message::{Response, Task},
 };
-use self::{limiter::Limiter, message::Answer};
-pub use super::compile::about::About;
+use self::{limiter::Limiter, message::ChildAnswer};
+pub use super::compile::about::DocumentStats;
 
 /// Path of this program's executable, which stays valid after the file is replaced.
 const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -100,7 +100,7 @@ impl Compiler {
         Self { worker: Worker::Function(function), limiter: Limiter::default() }
     }
 
-    /// Compiles a document of `namespace`. Waits until it is the namespace's permit.
+    /// Compiles a document of `namespace`. Waits for the namespace's turn.
     ///
     /// # Errors
     /// If the document is malformed or cannot be compiled, or if the child cannot be started, exceeds a bound, or
@@ -114,10 +114,12 @@ impl Compiler {
         let bytes = request.pages.iter().map(Vec::len).sum();
         let bounds = Bounds::of(bytes, document_limit);
         match process::run(program, &bounds, request).await? {
-            (Answer::Compiled(contents), files) => Ok(Response::new(*contents, files)),
-            (Answer::Malformed(problem), _) => Err(Error::Malformed(message::shown(&problem))),
-            (Answer::ChangedBetweenPages, _) => Err(Error::ChangedBetweenPages),
-            (Answer::Refused { kind, problem }, _) => Err(Error::Refused { kind, problem: message::shown(&problem) }),
+            (ChildAnswer::Compiled(contents), files) => Ok(Response::new(*contents, files)),
+            (ChildAnswer::Malformed(problem), _) => Err(Error::Malformed(message::shown(&problem))),
+            (ChildAnswer::ChangedBetweenPages, _) => Err(Error::ChangedBetweenPages),
+            (ChildAnswer::Refused { kind, problem }, _) => {
+                Err(Error::Refused { kind, problem: message::shown(&problem) })
+            }
         }
     }
 }

@@ -1,6 +1,13 @@
 //! Keeps the published snapshot of each FeatureEnvironment in step with its spec, and reports the result.
+//!
+//! | modules | what they do |
+//! |---|---|
+//! | [`reconcile`] | runs the steps for one FeatureEnvironment, and the watches and the schedule that start them |
+//! | [`report`] | derives conditions, status and Events from the outcome of the steps |
+//! | [`metrics`] | counts steps and describes environments for Prometheus |
+//! | [`leader`] | holds the lease, without which this process writes nothing |
+
 pub mod leader;
 pub mod metrics;
-pub mod receiver;
 pub mod reconcile;
 pub mod report;

@@ -1,7 +1,7 @@
 //! Remora's control plane.
 //!
 //! A [`FeatureEnvironment`](api::FeatureEnvironment) names a feature environment. A reconciliation updates its
-//! published snapshot:
+//! published snapshot. In short (the table in [`controller::reconcile`] has every step):
 //!
 //! ```text
 //! fetch ──> prune ──> compile ──> guard ──> publish ──> report
@@ -12,19 +12,21 @@
 //!
 //! | area | what it does |
 //! |---|---|
+//! | [`memory`] | divides memory among namespaces |
 //! | [`api`] | defines the CustomResourceDefinition and all names that the parts of Remora share in the cluster |
+//! | `tasks` | runs tasks beside the reconciliations, at most one of a kind for each environment |
 //! | [`compile`] | prunes, compiles and guards a document: pure, without a client |
 //! | [`compiler`] | runs `compile` in a child process with bounded memory and time |
 //! | [`source`] | fetches documents from Flagsmith or from objects in the cluster, and follows streams of changes |
 //! | [`watched`] | keeps the objects of a watch, by the environments that they belong to |
 //! | [`publish`] | writes snapshots to ConfigMaps or Secrets, and restores them if somebody changes them |
-//! | [`listener`] | accepts connections for the webhook and the admin port, within bounds |
+//! | [`listener`] | accepts connections for the webhook, the admin port and the receiver of Flagsmith's webhooks, within bounds |
 //! | [`injection`] | adds the sidecar to pods: admission webhook or policies, certificates, self-check, auditor |
 //! | [`rollout`] | notifies pods of a published revision, asks them which revision they serve, and collects uses of flags |
 //! | [`controller`] | reconciles FeatureEnvironments on the replica that holds the lease: status, Events and metrics |
 //! | [`tools`] | implements the commands that need no cluster |
 //! | [`ask`] | answers `kubectl remora`: reads the cluster with the caller's rights, edits FeatureEnvironments |
-//! | [`run`], [`cli`] | start the process: arguments, admin port, signals |
+//! | [`run`], [`cli`] | start the process: arguments, admin port, port for webhooks, signals |
 //!
 //! The controller never parses a document: it sends the bytes to [`compiler`], whose child process calls
 //! [`compile`]. The command `remora-operator compile` calls [`compile`] directly.
@@ -39,9 +41,11 @@ pub mod compiler;
 pub mod controller;
 pub mod injection;
 pub mod listener;
+pub mod memory;
 pub mod publish;
 pub mod rollout;
 pub mod run;
 pub mod source;
+mod tasks;
 pub mod tools;
 pub mod watched;

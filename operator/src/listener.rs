@@ -6,8 +6,9 @@
 //!                └ full: the address with the most slots loses one  └ full: the address with the most bytes loses a body
 //! ```
 //!
-//! The webhook and the admin port share this module. It does not offer HTTP/2, whose windows, header frames and streams
-//! let one connection take a multiple of the memory. The API server speaks HTTP/1.1 as well.
+//! The webhook, the admin port and the receiver of Flagsmith's webhooks share this module. It does not offer HTTP/2,
+//! whose windows, header frames and streams let one connection take a multiple of the memory. The API server speaks
+//! HTTP/1.1 as well.
 //!
 //! The sidecar has a loop of its own (`sidecar/src/http/connections.rs`), whose documentation says why the two share
 //! nothing but hyper.

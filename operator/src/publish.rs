@@ -13,21 +13,19 @@
 mod core;
 mod error;
 mod history;
+mod metadata;
 mod object;
 mod owner;
 mod read;
 mod record;
+mod record_bounds;
 mod secret_cache;
 mod snapshot;
 mod write;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{
-    Client,
-    core::{ObjectMeta, PartialObjectMeta},
-};
+use kube::{Client, Resource, core::ObjectMeta};
 use remora_snapshot::{
     Pointer,
     files::{self, CoreSet},
@@ -42,8 +40,10 @@ use self::{
 };
 pub use self::{
     error::Error,
+    metadata::ConfigMapMetadata,
     owner::{Destination, Owner},
-    record::{Past, Record},
+    record::{ArchivedRevision, Record},
+    record_bounds::Beyond,
     snapshot::{File, Snapshot},
     write::is_terminating,
 };
@@ -63,7 +63,7 @@ pub const SURPLUS_GRACE: Duration = Duration::from_secs(600);
 pub type Objects = Watched<Arc<ObjectMeta>>;
 
 /// Writes the events of the watch to [`Objects`].
-pub type ObjectsFeed = watched::Feed<PartialObjectMeta<ConfigMap>, Arc<ObjectMeta>>;
+pub type ObjectsFeed = watched::Feed<ConfigMapMetadata, Arc<ObjectMeta>>;
 
 /// Creates an empty set of published objects and its feed.
 #[must_use]
@@ -71,8 +71,8 @@ pub fn objects() -> (Objects, ObjectsFeed) {
     watched(views)
 }
 
-fn views(object: &PartialObjectMeta<ConfigMap>) -> Views<Arc<ObjectMeta>> {
-    view(&object.metadata)
+fn views(object: &ConfigMapMetadata) -> Views<Arc<ObjectMeta>> {
+    view(object.meta())
 }
 
 fn view(metadata: &ObjectMeta) -> Views<Arc<ObjectMeta>> {
@@ -141,8 +141,8 @@ impl Publisher {
         cache: &mut WriteCache,
     ) -> Result<Published, Error> {
         fits(snapshot)?;
-        let mut published = self.write(destination.collection(), snapshot, record, cache).await?;
-        if let Some(other) = destination.other() {
+        let mut published = self.write(destination.current(), snapshot, record, cache).await?;
+        if let Some(other) = destination.other_kind_if_used() {
             published.written += self.write(other, snapshot, record, cache).await?.written;
         }
         Ok(published)
@@ -158,7 +158,7 @@ impl Publisher {
         let before = match cache.placed.get(&to.object_kind) {
             // After a start, or after a write without an answer, the watch may not show the published core yet.
             None if snapshot.core_parts() > 0 => self.placed(to).await?,
-            None => self.core(to).as_ref().and_then(Placed::of),
+            None => self.core(to).as_deref().and_then(Placed::of),
             known => known.cloned(),
         };
         let placed = Placed::next(snapshot, before.as_ref());
@@ -196,7 +196,7 @@ impl Publisher {
             if wanted.is_core() {
                 cache.placed.remove(&to.object_kind);
             }
-            let applied = self.apply(to, wanted, found.as_ref()).await;
+            let applied = self.apply(to, wanted, found.as_deref()).await;
             if applied.is_err() {
                 // The cached Secrets may not be what the API server has.
                 cache.refreshed = None;
@@ -295,7 +295,7 @@ impl Publisher {
         objects: Collection<'_>,
         wanted: &Wanted<'_>,
         cache: &WriteCache,
-    ) -> Result<(Verdict, Option<ObjectMeta>), Error> {
+    ) -> Result<(Verdict, Option<Arc<ObjectMeta>>), Error> {
         let written = cache.written.get(&(objects.object_kind, wanted.name.clone())).map(String::as_str);
         let mut found = self.find(objects, &wanted.name).await?;
         if let (Some(version), Some(written)) =
@@ -303,7 +303,7 @@ impl Publisher {
             && is_older(version, written)
         {
             // The watch lags behind the operator's own write, so nobody has altered the object.
-            found = self.calls(objects).metadata(&wanted.name).await?;
+            found = self.calls(objects).metadata(&wanted.name).await?.map(Arc::new);
         }
         let Some(found) = found else { return Ok((Verdict::Outdated, None)) };
         match wanted.verdict(objects.owner, &found, written) {
@@ -314,10 +314,10 @@ impl Publisher {
 
     /// Returns the metadata of the object with this name. Asks the API server if the cache has none, because an object
     /// without Remora's labels is not cached but may exist.
-    async fn find(&self, objects: Collection<'_>, name: &str) -> Result<Option<ObjectMeta>, Error> {
+    async fn find(&self, objects: Collection<'_>, name: &str) -> Result<Option<Arc<ObjectMeta>>, Error> {
         match self.known(objects, name) {
             Some(found) => Ok(Some(found)),
-            None => self.calls(objects).metadata(name).await,
+            None => Ok(self.calls(objects).metadata(name).await?.map(Arc::new)),
         }
     }
 
@@ -342,32 +342,30 @@ impl Publisher {
         Ok(())
     }
 
-    fn known(&self, objects: Collection<'_>, name: &str) -> Option<ObjectMeta> {
+    fn known(&self, objects: Collection<'_>, name: &str) -> Option<Arc<ObjectMeta>> {
         match objects.object_kind {
-            ObjectKind::ConfigMap => {
-                self.objects.get(&objects.owner.namespace, name).map(|found| ObjectMeta::clone(&found))
-            }
+            ObjectKind::ConfigMap => self.objects.get(&objects.owner.namespace, name),
             ObjectKind::Secret => self.secrets.get(objects.owner, name),
         }
     }
 
     /// Returns the objects that only earlier pods mount.
-    fn obsolete<'a>(&self, destination: &'a Destination) -> Vec<(Collection<'a>, ObjectMeta)> {
-        let (used, unused) = (destination.collection(), destination.unused());
+    fn obsolete<'a>(&self, destination: &'a Destination) -> Vec<(Collection<'a>, Arc<ObjectMeta>)> {
+        let (used, unused) = (destination.current(), destination.other_kind());
         let in_used = self.last_first(used, |format| format != FORMAT);
         let in_unused = self.last_first(unused, |_| true);
         let in_used = in_used.into_iter().map(|found| (used, found));
         in_used.chain(in_unused.into_iter().map(|found| (unused, found))).collect()
     }
 
-    fn obsolete_cores(&self, destination: &Destination) -> Vec<ObjectMeta> {
+    fn obsolete_cores(&self, destination: &Destination) -> Vec<Arc<ObjectMeta>> {
         let obsolete = self.obsolete(destination).into_iter().map(|(_, found)| found);
         obsolete.filter(|found| destination.owner.is_core(found)).collect()
     }
 
     /// Returns the objects in the wanted formats, highest number first, so that an incomplete deletion leaves no gap in
     /// the numbers.
-    fn last_first(&self, objects: Collection<'_>, is_wanted: impl Fn(Format) -> bool) -> Vec<ObjectMeta> {
+    fn last_first(&self, objects: Collection<'_>, is_wanted: impl Fn(Format) -> bool) -> Vec<Arc<ObjectMeta>> {
         let owner = objects.owner;
         let of_owner = |found: &ObjectMeta| {
             let environment = found.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
@@ -376,12 +374,12 @@ impl Publisher {
                 && is_wanted(owner.format(found))
                 && owner.owns(found)
         };
-        let mut found: Vec<ObjectMeta> = match objects.object_kind {
+        let mut found: Vec<Arc<ObjectMeta>> = match objects.object_kind {
             ObjectKind::ConfigMap => {
                 let all = self.objects.of(&owner.namespace, owner.environment.as_str());
-                all.iter().filter(|found| of_owner(found)).map(|found| ObjectMeta::clone(found)).collect()
+                all.into_iter().filter(|found| of_owner(found)).collect()
             }
-            ObjectKind::Secret => self.secrets.all(owner).into_iter().filter(of_owner).collect(),
+            ObjectKind::Secret => self.secrets.all(owner).into_iter().filter(|found| of_owner(found)).collect(),
         };
         found.sort_by(|a, b| b.name.cmp(&a.name));
         found

@@ -1,14 +1,30 @@
 //! Brings a published revision to the pods: notifies them, and observes which revision they serve. Brings back how often
 //! their applications used flags.
+//!
+//! | modules | what they do |
+//! |---|---|
+//! | `pods`, `injected_pod` | watch the injected pods that run, and read what their volumes hold |
+//! | `pod_lister`, `volumes` | list the pods of an environment through the API server, and the room in their volumes |
+//! | [`sidecar`] | asks one sidecar, over its admin port |
+//! | [`nudge`], `in_progress`, `pace`, `places` | notify pods of a revision, with bounds on the writes |
+//! | [`observe`] | asks the sidecars which revision they serve, in rounds |
+//! | [`usage`] | reads the counters of used flags from the sidecars, and sends them to the source |
+
+mod in_progress;
 mod injected_pod;
 pub mod nudge;
 pub mod observe;
 mod pace;
 mod places;
+mod pod_lister;
 mod pods;
+pub mod sidecar;
 pub mod usage;
+mod volumes;
 
 pub use self::{
     injected_pod::InjectedPod,
+    pod_lister::Lists,
     pods::{RunningPods, RunningPodsFeed, follow, running_pods},
 };
+pub(crate) use self::{pod_lister::PodLister, volumes::Volumes};

@@ -7,6 +7,7 @@ pub mod admin;
 mod arguments;
 mod check_injection;
 mod log;
+mod receiver;
 
 use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 
@@ -25,7 +26,7 @@ use crate::{
     controller::{
         leader::{self, Election, LeaseFence},
         metrics::Metrics,
-        receiver, reconcile,
+        reconcile,
     },
     injection::{
         self,
@@ -34,7 +35,8 @@ use crate::{
         self_check::{self, SelfCheck},
         webhook,
     },
-    rollout::observe::SidecarClient,
+    memory::Memory,
+    rollout::sidecar::SidecarClient,
     source::{
         fetch::{AllowedOrigins, Fetcher, Proxies, SystemLookup},
         receiver::Receiver,
@@ -178,6 +180,7 @@ async fn controller(
         sidecars,
         receiver: hooks.clone(),
         metrics: metrics.clone(),
+        memory: Memory::for_long(arguments.max_snapshot_bytes),
         instance: Some(instance.clone()),
     };
     metrics.leads(true);

@@ -2,6 +2,8 @@
 //! another. The watch may lag, so writes of this process are entered as well, and older events do not undo them.
 
 mod content;
+pub mod pages;
+pub mod selection;
 
 use std::{future::pending, sync::Arc};
 
@@ -101,7 +103,7 @@ impl<K: Resource, V: PartialEq> Feed<K, V> {
                 // Readers wait for the lock, so that it is taken after the object is read.
                 let (place, views) = (place(object), (self.views)(object));
                 let mut content = self.content.write();
-                if !content.is_news(object) {
+                if !content.delivers(object) {
                     return Touched::default();
                 }
                 let mut touched = content.environments_of(&place);
@@ -112,7 +114,7 @@ impl<K: Resource, V: PartialEq> Feed<K, V> {
             Event::Delete(object) => {
                 let place = place(object);
                 let mut content = self.content.write();
-                if !content.is_news(object) {
+                if !content.delivers(object) {
                     return Touched::default();
                 }
                 let touched = content.environments_of(&place);
@@ -210,6 +212,25 @@ mod tests {
         feed.apply_watcher_event(&Event::Apply(at(11, "again")));
         watched.deleted("shop", "x", "9");
         assert!(watched.get("shop", "x").is_some(), "the object was made again before the answer to the deletion");
+    }
+
+    /// A reconciliation deletes and writes objects whenever somebody alters them, so that what stays would grow for ever.
+    #[test]
+    fn own_writes_that_the_watch_has_passed_are_forgotten() {
+        let (watched, mut feed) = watched(views);
+        feed.apply_watcher_event(&Event::Apply(at(9, "a")));
+        feed.apply_watcher_event(&Event::Delete(at(10, "a")));
+        watched.deleted("shop", "x", "9");
+        watched.written("shop", "y", "10", Views::new());
+        assert_eq!(watched.content.read().own_writes(), 0, "the watch was faster than the answers");
+        watched.deleted("shop", "y", "12");
+        watched.written("shop", "z", "13", Views::new());
+        assert_eq!(watched.content.read().own_writes(), 2);
+        feed.apply_watcher_event(&Event::Apply(at(13, "a")));
+        assert_eq!(watched.content.read().own_writes(), 0, "the watch has passed both");
+        watched.written("shop", "z", "15", Views::new());
+        feed.apply_watcher_event(&Event::Apply(at(14, "a")));
+        assert_eq!(watched.content.read().own_writes(), 1, "an event from before the write may follow");
     }
 
     #[test]

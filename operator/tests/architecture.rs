@@ -80,16 +80,28 @@ fn snapshot_imports_have_no_new_circles() {
     assert_one_way(SNAPSHOT, &KNOWN_IN_THE_SNAPSHOT);
 }
 
-/// Only the sequence of steps sees the whole state of an environment: each step sees its own part.
+/// Only the sequence of steps, with its parts, sees the whole state of an environment: each step sees its own part.
 #[test]
 fn steps_of_reconciliation_import_no_whole_state() {
     let whole = ["controller", "reconcile", "state"].map(str::to_owned);
     let imports = Imports::of(&files(OPERATOR)).0;
     let importers: BTreeSet<String> =
         imports.into_iter().filter(|import| import.to == whole).map(|import| import.from.join("::")).collect();
-    let expected =
-        ["controller::reconcile", "controller::reconcile::controller", "controller::reconcile::reconciliation"];
+    let expected = [
+        "controller::reconcile",
+        "controller::reconcile::controller",
+        "controller::reconcile::facts",
+        "controller::reconcile::publish",
+        "controller::reconcile::read",
+        "controller::reconcile::reconciliation",
+    ];
     assert_eq!(importers, expected.map(str::to_owned).into());
+}
+
+#[test]
+fn operator_tasks_import_no_area() {
+    let areas = Imports::of(&files(OPERATOR)).areas_of("tasks");
+    assert!(areas.is_empty(), "tasks imports {areas:?}");
 }
 
 #[test]
@@ -118,6 +130,12 @@ fn sidecar_http_imports_no_flags() {
     let allowed = ["json", "lock", "log", "volume"];
     let other: Vec<_> = areas.iter().filter(|area| !allowed.contains(&area.as_str())).collect();
     assert!(other.is_empty(), "http/ imports {other:?}");
+}
+
+#[test]
+fn snapshot_format_imports_only_values() {
+    let areas = Imports::of(&files(SNAPSHOT)).areas_of("format");
+    assert_eq!(areas.into_iter().collect::<Vec<_>>(), ["values"], "format/ is layout and access to rows");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 #[path = "ask/world.rs"]
 mod world;
 
+use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use remora_operator::ask::Failure;
 use serde_json::{Value, json};
 use world::World;
@@ -113,6 +114,13 @@ async fn explanation_of_pod_is_of_the_revision_that_it_serves() {
     world.put(&format!("{PODS}/web-1:4778/proxy/metrics"), metrics(&world.revisions[0]));
     let (_, text) = world.ask(&asked).await.unwrap();
     assert!(text.contains(&world.revisions[0]) && text.contains("banner: off, \"Welcome\""), "{text}");
+    assert!(!text.contains("overridden by the pod"), "{text}");
+    let mut overriding = pod("web-1", &running);
+    overriding["spec"]["initContainers"][0]["args"] = json!(["--overrides", r#"{"banner": {"enabled": true}}"#]);
+    world.put(&format!("{PODS}/web-1"), overriding);
+    let (_, text) = world.ask(&asked).await.unwrap();
+    assert!(text.contains("banner: overridden by the pod"), "{text}");
+    world.put(&format!("{PODS}/web-1"), pod("web-1", &running));
     world.put(&format!("{PODS}/web-1:4778/proxy/metrics"), metrics("000000000000"));
     let gone = world.ask(&asked).await.unwrap_err();
     assert!(gone.exit_code() == 3 && gone.to_string().contains("no port of the pod serves its files"), "{gone}");
@@ -223,9 +231,63 @@ async fn pods_are_asked_through_the_api_server() {
     let (_, json) = world.ask(&["pods", "storefront", "-o", "json"]).await.unwrap();
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["pods"][0]["overrides"], json!(["banner", "dark mode"]));
+    assert_eq!(json["pods"][0].get("overrideKey"), None);
+    let mut accepting = pod("web-1", &running);
+    accepting["spec"]["volumes"] =
+        json!([{"name": "data"}, {"name": "override-key-remora", "secret": {"secretName": "tests"}}]);
+    accepting["spec"]["initContainers"][0]["args"] = json!(["--override-key", "/var/run/remora-override-key/key"]);
+    world.put(PODS, list(&[accepting]));
+    let (code, text) = world.ask(&["pods", "storefront"]).await.unwrap();
+    let line = "\nweb-1: accepts signed overrides in requests, with the key of Secret \"tests\"\n";
+    assert!(code == 0 && text.contains(line), "{text}");
+    let (_, json) = world.ask(&["pods", "storefront", "-o", "json"]).await.unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["pods"][0]["overrideKey"], "tests");
     world.refuse(&format!("{PODS}/web-1:4778/proxy/metrics"));
     let (code, text) = world.ask(&["pods", "storefront"]).await.unwrap();
     assert!(code == 3 && text.contains("missing right: get pods/proxy in namespace shop"), "{text}");
+}
+
+#[tokio::test]
+async fn overrides_are_signed_with_the_key_of_a_secret() {
+    const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
+    let world = world();
+    let secret = |key: &[u8]| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tests"}, "data": {"key": BASE64.encode(key)}});
+    world.put(&format!("{SECRETS}/tests"), secret(&[b"0123456789abcdef".repeat(2), b"\n".to_vec()].concat()));
+    let flags = r#"{"b\u00e4nner": {"value": "x"}}"#;
+    let sign = async |more: &[&str]| {
+        let arguments: Vec<&str> = ["sign", "storefront"].iter().chain(more).copied().collect();
+        world.ask(&arguments).await
+    };
+    let (code, text) = sign(&[flags, "--secret", "tests", "--for", "2m"]).await.unwrap();
+    let value = text.strip_prefix("X-Remora-Override: ").unwrap().trim_end().to_owned();
+    let parts: Vec<&str> = value.splitn(3, ' ').collect();
+    assert_eq!((code, parts[2]), (0, r#"{"b\u00e4nner":{"value":"x"}}"#));
+    let left = parts[0].parse::<i64>().unwrap() - jiff::Timestamp::now().as_second();
+    assert!((60..=120).contains(&left), "{left}");
+    let (_, json) = sign(&[flags, "--secret", "tests", "-o", "json"]).await.unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["header"], &json["environment"]), (&json!("X-Remora-Override"), &json!("storefront")));
+
+    let long = format!(r#"{{"a": {{"value": "{}"}}}}"#, "x".repeat(4050));
+    for (arguments, expected) in [
+        (
+            [flags, "--secret", "none", "--for", "1h"],
+            "has no Secret \"none\" with 32 to 256 bytes under the name \"key\"",
+        ),
+        ([flags, "--secret", "tests", "--for", "169h"], "--for must be from 1s to 168h"),
+        ([flags, "--secret", "tests", "--for", "500ms"], "--for must be from 1s to 168h"),
+        (["banner=on", "--secret", "tests", "--for", "1h"], "must be JSON of at most 16 flags"),
+        ([&long, "--secret", "tests", "--for", "1h"], "at most 4096 are accepted"),
+    ] {
+        let failure = sign(&arguments).await.unwrap_err();
+        assert!(failure.exit_code() == 2 && failure.to_string().contains(expected), "{failure}");
+    }
+    world.put(&format!("{SECRETS}/tests"), secret(b"too short"));
+    let failure = sign(&[flags, "--secret", "tests"]).await.unwrap_err();
+    assert!(failure.to_string().contains("with 32 to 256 bytes"), "{failure}");
+    world.refuse(&format!("{SECRETS}/tests"));
+    let failure = sign(&[flags, "--secret", "tests"]).await.unwrap_err();
+    assert!(failure.to_string().contains("missing right: get secrets in namespace shop"), "{failure}");
 }
 
 #[tokio::test]

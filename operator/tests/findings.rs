@@ -160,3 +160,17 @@ fn improvable_condition_is_reported() {
     assert!(told("features", "1 of 2 have the same value for everybody"), "{found:?}");
     assert!(!found.iter().any(|f| f.message.contains(&long)), "a message holds an identifier");
 }
+
+#[test]
+fn name_of_segment_beyond_limit_of_flagsmith_is_refused_with_its_place() {
+    let named = |length: usize| {
+        let mut odd = segment("EQUAL", &json!("x"), "t");
+        odd["name"] = json!("ä".repeat(length));
+        compiled(&json!([odd]), &json!([feature(1, "a")]), &json!([]))
+    };
+    assert!(named(2_000).is_ok());
+    let refusal = named(2_001).unwrap_err().to_string();
+    assert!(refusal.starts_with("project.segments[0]: the name of segment"), "{refusal}");
+    assert!(refusal.contains("2001 characters") && refusal.contains("write a shorter one"), "{refusal}");
+    assert!(refusal.len() < 1_000, "{refusal}");
+}

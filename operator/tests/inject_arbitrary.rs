@@ -129,6 +129,7 @@ fn annotations() -> impl Strategy<Value = Value> {
                 "unix-socket",
                 "env",
                 "overrides",
+                "override-key",
                 "x"
             ][..]
         )

@@ -23,6 +23,8 @@ mod history;
 mod holding;
 #[path = "reconcile/keys.rs"]
 mod keys;
+#[path = "reconcile/memory.rs"]
+mod memory;
 #[path = "reconcile/namespaces.rs"]
 mod namespaces;
 #[path = "reconcile/object_kinds.rs"]
@@ -66,10 +68,11 @@ use remora_operator::{
     compiler::Compiler,
     controller::{
         metrics::Metrics,
-        reconcile::{Context, Deps, reconcile},
+        reconcile::{Context, Deps, SNAPSHOTS_MAX, reconcile},
     },
+    memory::Memory,
     publish::ObjectsFeed,
-    rollout::{RunningPodsFeed, observe::SidecarClient, running_pods},
+    rollout::{RunningPodsFeed, running_pods, sidecar::SidecarClient},
     source::{
         fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
         receiver::Receiver,
@@ -110,8 +113,24 @@ impl Operator {
         Self::start_compiling(cluster, origins, grace, Compiler::with_program(OPERATOR, DOCUMENT_MAX))
     }
 
+    /// Starts an operator that keeps so many bytes of snapshots.
+    fn start_within(cluster: &Cluster, bytes: usize) -> Self {
+        let compiler = Compiler::with_program(OPERATOR, DOCUMENT_MAX);
+        Self::start_bounded(cluster, &[], Duration::from_secs(600), compiler, bytes)
+    }
+
     /// Starts an operator with this compiler.
     fn start_compiling(cluster: &Cluster, origins: &[Origin], grace: Duration, compiler: Compiler) -> Self {
+        Self::start_bounded(cluster, origins, grace, compiler, SNAPSHOTS_MAX)
+    }
+
+    fn start_bounded(
+        cluster: &Cluster,
+        origins: &[Origin],
+        grace: Duration,
+        compiler: Compiler,
+        snapshot_bytes: usize,
+    ) -> Self {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let (objects, writer) = watch();
         let client = cluster.client();
@@ -128,6 +147,7 @@ impl Operator {
             sidecars,
             receiver: receiver.clone(),
             metrics: metrics.clone(),
+            memory: Memory::for_long(snapshot_bytes),
             instance: None,
         };
         let (running, pods) = running_pods();
@@ -190,6 +210,13 @@ fn writes(calls: &[String]) -> Vec<&String> {
     calls.iter().filter(|call| call.starts_with("patch ") || call.starts_with("delete ")).collect()
 }
 
+/// Asserts that one report follows all other calls, and one Event the report.
+fn assert_ends_in_report(calls: &[String], event: &str) {
+    let count = |prefix: &str| calls.iter().filter(|call| call.starts_with(prefix)).count();
+    assert!(calls.ends_with(&["report".to_owned(), event.to_owned()]), "{calls:?}");
+    assert_eq!((count("report"), count("event ")), (1, 1), "{calls:?}");
+}
+
 /// True if a call reads the ConfigMap that is the source.
 fn asks_source(calls: &[String]) -> bool {
     calls.iter().any(|call| call == "get flags")
@@ -241,12 +268,14 @@ fn reported(cluster: &Cluster, generation: i64) -> Value {
 }
 
 #[tokio::test]
-async fn first_reconciliation_makes_one_call_per_step() {
+async fn first_reconciliation_publishes_then_reports_then_records_event() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let mut operator = Operator::start(&cluster);
     let (_, calls) = operator.turn(fenv(1, &json!({}))).await;
-    assert_eq!(calls, ["get flags", &format!("get {CORE}"), &format!("patch {CORE}"), "report", "event Published"]);
+    assert!(asks_source(&calls), "{calls:?}");
+    assert_eq!(writes(&calls), [&format!("patch {CORE}")]);
+    assert_ends_in_report(&calls, "event Published");
     let status = cluster.last_status();
     is(&status, "Ready", ("True", "Published"));
     assert_eq!(status["features"], 1);
@@ -380,7 +409,8 @@ async fn restart_with_failing_source_changes_nothing() {
     let mut edited = object.clone();
     edited["metadata"]["generation"] = json!(2); // a new generation is reconciled at once
     let (_, calls) = restarted.turn(edited.clone()).await;
-    assert_eq!(calls, ["get flags", &format!("get {CORE}"), "report", "event ConfigMapNotFound"]);
+    assert!(asks_source(&calls) && writes(&calls).is_empty(), "{calls:?}");
+    assert_ends_in_report(&calls, "event ConfigMapNotFound");
     assert_eq!(cluster.get(CORE), before);
     let status = cluster.last_status();
     is(&status, "Ready", ("True", "LastGood"));

@@ -430,12 +430,42 @@ async fn pod_overrides_flags_only_where_its_namespace_allows_it() {
         assert!(message.contains(&format!("namespace \"{namespace}\" does not allow")), "{message}");
         assert_eq!(message.ends_with("so create the pod again first"), namespace == "broken", "{message}");
     }
+    let with_key = |namespace: &str, secret: &str| {
+        let mut review = asked(namespace, valid);
+        let annotations = &mut review["request"]["object"]["metadata"]["annotations"];
+        annotations.as_object_mut().unwrap().remove("remora.dev/overrides");
+        annotations["remora.dev/override-key"] = json!(secret);
+        review
+    };
+    let allowed = bench.review(&with_key("preview", "tests.v1")).await;
+    let patch = BASE64.decode(allowed["patch"].as_str().unwrap()).unwrap();
+    let patch: Vec<Value> = serde_json::from_slice(&patch).unwrap();
+    let volume = json!({"name": "override-key-remora", "secret": {
+        "secretName": "tests.v1", "optional": true, "defaultMode": 0o444, "items": [{"key": "key", "path": "key"}],
+    }});
+    let mount = json!({"name": "override-key-remora", "mountPath": "/var/run/remora-override-key", "readOnly": true});
+    let added = |path: &str, part: &Value| {
+        let of_path = patch.iter().filter(|operation| operation["path"] == path);
+        of_path.into_iter().any(|operation| operation["value"].to_string().contains(&part.to_string()))
+    };
+    assert!(added("/spec/volumes/-", &volume), "{patch:?}");
+    assert!(added("/spec/initContainers/0", &mount), "{patch:?}");
+    assert!(added("/spec/initContainers/0", &json!("/var/run/remora-override-key/key")), "{patch:?}");
+    assert!(!added("/spec/containers/0/volumeMounts/-", &mount), "only the sidecar has the key: {patch:?}");
+    let refused = bench.review(&with_key("denied", "tests")).await;
+    let message = refused["status"]["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("annotation remora.dev/override-key overrides flags, which namespace"), "{message}");
+    for name in ["", "Tests", "a/b", "-a", "a..b", &"a".repeat(254)] {
+        let refused = bench.review(&with_key("preview", name)).await;
+        let message = refused["status"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("but must be the name of a Secret of the pod's namespace"), "{name}: {message}");
+    }
     let wrong = bench.review(&asked("preview", r#"{"banner": true}"#)).await;
     let message = wrong["status"]["message"].as_str().unwrap_or_default();
     assert!(wrong["allowed"] == false && message.contains(r#"such as {"banner": {"enabled": true"#), "{wrong}");
     let metrics = bench.metrics();
     assert!(
-        metrics.contains(r#"remora_webhook_requests_total{decision="denied",reason="overrides_not_allowed"} 4"#),
+        metrics.contains(r#"remora_webhook_requests_total{decision="denied",reason="overrides_not_allowed"} 5"#),
         "{metrics}"
     );
 }

@@ -6,6 +6,9 @@
 #[path = "worst_documents/shapes.rs"]
 mod shapes;
 
+#[path = "worst_documents/comparison.rs"]
+mod comparison;
+
 use std::sync::mpsc;
 use std::time::Duration;
 

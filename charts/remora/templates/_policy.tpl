@@ -35,6 +35,8 @@
   expression: variables.annotations[?'remora.dev/unix-socket'].or(variables.defaults[?'remora.dev/unix-socket'])
 - name: overridesOption
   expression: variables.annotations[?'remora.dev/overrides'].or(variables.defaults[?'remora.dev/overrides'])
+- name: overrideKeyOption
+  expression: variables.annotations[?'remora.dev/override-key'].or(variables.defaults[?'remora.dev/override-key'])
 - name: cpuRequestValid
   expression: |-
     variables.cpuRequestOption.optMap(text, text.matches('^[0-9]{1,15}(([.][0-9]{1,3})?()|m)$') && quantity(text).compareTo(quantity('1m')) >= 0
@@ -90,7 +92,8 @@
       {'key': dyn('remora.dev/log-level'), 'value': dyn(variables.logLevelOption.orValue('')), 'valid': dyn(variables.logLevelOption.optMap(text, text in ['error', 'warn', 'info', 'debug']).orValue(true)), 'expected': dyn('one of error, warn, info, debug')},
       {'key': dyn('remora.dev/env'), 'value': dyn(variables.envOption.orValue('')), 'valid': dyn(variables.chosenVariables.all(name, name in ['OFREP_ENDPOINT', 'FLAGSMITH_API_URL'])), 'expected': dyn('none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL')},
       {'key': dyn('remora.dev/unix-socket'), 'value': dyn(variables.socketOption.orValue('')), 'valid': dyn(variables.socketOption.optMap(text, text in ['true', 'false']).orValue(true)), 'expected': dyn('true or false; the socket is /var/run/remora-socket/remora.sock in every container')},
-      {'key': dyn('remora.dev/overrides'), 'value': dyn(variables.overridesOption.orValue('')), 'valid': dyn(!variables.overridesOption.hasValue()), 'expected': dyn('left out where an admission policy injects the sidecar, because a policy reads no JSON: remove it, or set the chart\'s injection.by to Webhook')}
+      {'key': dyn('remora.dev/overrides'), 'value': dyn(variables.overridesOption.orValue('')), 'valid': dyn(!variables.overridesOption.hasValue()), 'expected': dyn('left out where an admission policy injects the sidecar, because a policy reads no JSON: remove it, or set the chart\'s injection.by to Webhook')},
+      {'key': dyn('remora.dev/override-key'), 'value': dyn(variables.overrideKeyOption.orValue('')), 'valid': dyn(!variables.overrideKeyOption.hasValue()), 'expected': dyn('left out where an admission policy injects the sidecar, because only the webhook mounts the Secret: remove it, or set the chart\'s injection.by to Webhook')}
     ]
 - name: invalid
   expression: |-
@@ -185,7 +188,7 @@
     {?'requests': optional.ofNonZeroValue({?'cpu': optional.ofNonZeroValue(variables.cpuRequest), ?'memory': optional.ofNonZeroValue(variables.memoryRequest)}),
       ?'limits': optional.ofNonZeroValue({?'cpu': optional.ofNonZeroValue(variables.cpuLimit), ?'memory': optional.ofNonZeroValue(variables.memoryLimit)})}
 - name: unknownAnnotations
-  expression: variables.annotations.filter(key, key.startsWith('remora.dev/') && !(key in ['remora.dev/inject', 'remora.dev/port', 'remora.dev/cpu-request', 'remora.dev/memory-request', 'remora.dev/cpu-limit', 'remora.dev/memory-limit', 'remora.dev/await', 'remora.dev/log-level', 'remora.dev/unix-socket', 'remora.dev/env', 'remora.dev/overrides', 'remora.dev/injected']) && !key.startsWith('remora.dev/revision'))
+  expression: variables.annotations.filter(key, key.startsWith('remora.dev/') && !(key in ['remora.dev/inject', 'remora.dev/port', 'remora.dev/cpu-request', 'remora.dev/memory-request', 'remora.dev/cpu-limit', 'remora.dev/memory-limit', 'remora.dev/await', 'remora.dev/log-level', 'remora.dev/unix-socket', 'remora.dev/env', 'remora.dev/overrides', 'remora.dev/override-key', 'remora.dev/injected']) && !key.startsWith('remora.dev/revision'))
 - name: limits
   expression: |-
     (variables.containers + variables.init.filter(container, container.?restartPolicy.orValue('') == 'Always'))

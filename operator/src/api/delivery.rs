@@ -1,3 +1,5 @@
+//! `spec.delivery`: objects that hold the snapshot, and room for it in pods.
+
 use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -60,7 +62,7 @@ pub struct Delivered {
     /// Kind of the objects that held the snapshot before `spec.delivery.as` changed: `ConfigMap` or `Secret`. The operator keeps
     /// these objects up to date while pods mount them; `status.pods.problem` names such pods. Absent if there is no such kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "previous_kind")]
+    #[schemars(schema_with = "kind")]
     pub formerly: Option<ObjectKind>,
 }
 
@@ -89,7 +91,7 @@ impl Default for Delivery {
 }
 
 /// Describes a kind without the type's own description, which would replace the one of the field.
-fn previous_kind(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn kind(_: &mut SchemaGenerator) -> Schema {
     let kinds = [ObjectKind::ConfigMap, ObjectKind::Secret].map(ObjectKind::as_str);
     json_schema!({"type": "string", "enum": kinds, "nullable": true})
 }

@@ -28,6 +28,7 @@ pub struct IdleFlags {
 pub struct IdleFlag {
     /// Name of the flag.
     pub flag: String,
-    /// Day of its last use, or the first day on which the operator knew the flag.
+    /// Day of its last use, or the first day on which the operator knew the flag. Later by one day for each
+    /// day on which not every running pod could be read.
     pub since: String,
 }

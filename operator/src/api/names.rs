@@ -28,6 +28,9 @@ pub const SNAPSHOT_TYPE: &str = "remora.dev/snapshot";
 /// Largest length of an environment's name in characters. The names of objects and volumes contain it.
 pub const ENVIRONMENT_MAX: usize = 40;
 
+/// Largest length of a revision in an annotation, in bytes. Longer texts are not a revision of any format.
+pub(crate) const REVISION_MAX: usize = 64;
+
 /// Keys of annotations.
 pub mod annotation {
     /// On pods: names of the environments to serve, separated by commas, or `false`, which opts the pod out.
@@ -53,6 +56,9 @@ pub mod annotation {
     /// On pods: flags that the pod's sidecar answers with another state or value, as JSON. Only in namespaces with the
     /// label [`super::label::ALLOW_OVERRIDES`].
     pub const OVERRIDES: &str = "remora.dev/overrides";
+    /// On pods: name of a Secret of the namespace. Its key [`super::sidecar::OVERRIDE_KEY`] signs headers by which
+    /// requests override flags for themselves. Only in namespaces with the label [`super::label::ALLOW_OVERRIDES`].
+    pub const OVERRIDE_KEY: &str = "remora.dev/override-key";
     /// On injected pods: description of the injected parts as JSON, for people.
     pub const INJECTED: &str = "remora.dev/injected";
     /// On the core object: revision of the snapshot. On pods, with the suffix `.ENVIRONMENT`: the revision that the pod
@@ -94,12 +100,26 @@ pub mod sidecar {
     pub const DATA_PORT: u16 = 4777;
     /// Option of the sidecar's program with the flags that it overrides.
     pub const OVERRIDES_OPTION: &str = "--overrides";
+    /// Option of the sidecar's program with the file of the key that signs overrides.
+    pub const OVERRIDE_KEY_OPTION: &str = "--override-key";
+    /// Name of the volume with this key. No environment's volume has this name.
+    pub const OVERRIDE_KEY_VOLUME: &str = "override-key-remora";
+    /// Mount path of this volume in the sidecar. No other container has it.
+    pub const OVERRIDE_KEY_DIRECTORY: &str = "/var/run/remora-override-key";
+    /// Key of the Secret, and name of the file.
+    pub const OVERRIDE_KEY: &str = "key";
     /// Name of the admin port.
     pub const ADMIN_PORT: &str = "remora-admin";
     /// Environment variable with the address of an OFREP server, which OpenFeature's providers read.
     pub const OFREP_ENDPOINT: &str = "OFREP_ENDPOINT";
     /// Environment variable with the address of Flagsmith's API, which applications read.
     pub const FLAGSMITH_API_URL: &str = "FLAGSMITH_API_URL";
+
+    /// Returns the admin port among the named ports of the sidecar's container.
+    pub fn admin_port<'a>(ports: impl IntoIterator<Item = (Option<&'a str>, i32)>) -> Option<u16> {
+        let admin = ports.into_iter().find(|(name, _)| *name == Some(ADMIN_PORT));
+        admin.and_then(|(_, number)| u16::try_from(number).ok())
+    }
 }
 
 /// Keys and values of labels.
@@ -201,6 +221,14 @@ impl EnvironmentName {
     /// Returns the key of the annotation with the revision of this environment that a pod should serve.
     pub fn revision_annotation(&self) -> String {
         format!("{}.{self}", annotation::REVISION)
+    }
+
+    /// Returns the revision in the annotation of a pod, which the number of a repeated notification may follow. The value
+    /// in a pod that was not notified may be any text.
+    #[must_use]
+    pub fn notified_revision<'a>(&self, annotations: &'a BTreeMap<String, String>) -> Option<&'a str> {
+        let revision = annotations.get(&self.revision_annotation())?.split_whitespace().next()?;
+        (revision.len() <= REVISION_MAX).then_some(revision)
     }
 
     /// Returns the name of the pod's volume for this environment.

@@ -103,6 +103,8 @@ reasons! {
     CompileNotStarted,
     /// The snapshot does not fit into its objects.
     CapacityExceeded,
+    /// The snapshots of the namespace have used up its share of the controller's memory.
+    SnapshotMemoryFull,
     /// The core needs more objects than the volumes of running pods name.
     PodsWithoutRoom,
     /// The document lost more than `spec.guard.maxShrinkPercent` allows.

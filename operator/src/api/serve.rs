@@ -1,3 +1,5 @@
+//! `spec.serve`: answers of the sidecar where the protocols leave a choice.
+
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +17,7 @@ pub struct Serve {
     /// Flagsmith's API. `IdentityFree`: those of segments whose conditions read no identity and no trait. `AllSegments`: those
     /// of all segments that match without an identity, as Flagsmith's edge proxy.
     #[serde(default)]
-    pub environment_flags: AppliedTo,
+    pub environment_flags: EnvironmentFlags,
     /// How OFREP returns flags. A flag without a value always returns whether it is enabled.
     #[serde(default)]
     pub ofrep: Ofrep,
@@ -72,7 +74,7 @@ pub enum ObjectFlags {
 
 /// Segment overrides that apply to a request without an identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum AppliedTo {
+pub enum EnvironmentFlags {
     /// None, as Flagsmith's API.
     #[default]
     Plain,

@@ -2,7 +2,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{changes::Changes, delivery::Delivered, idle::IdleFlags};
+use super::{
+    changes::Changes,
+    delivery::{self, Delivered, ObjectKind},
+    idle::IdleFlags,
+};
 
 /// Observed state of the environment. The operator writes it only when something changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -52,6 +56,13 @@ pub struct FeatureEnvironmentStatus {
     /// How the published snapshot is delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivered>,
+    /// Kind of the objects that the operator is about to write, or began to, while no snapshot is published in objects of this
+    /// kind: `Secret`, and never `ConfigMap`, because the operator lists only ConfigMaps. It finds Secrets by their names, and
+    /// this field leads a later process to those of a publication that was cut off. Absent once the publication is complete, or
+    /// once its objects are deleted because `spec.delivery.as` changed back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "delivery::kind")]
+    pub unfinished: Option<ObjectKind>,
     /// Names of the objects that hold the published snapshot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<String>,

@@ -10,9 +10,9 @@ use serde::Serialize;
 use crate::tools::terminal::{printable, printable_json};
 
 /// Answer of a command.
-pub(super) trait Answer: Serialize {
+pub(super) trait CommandOutput: Serialize {
     /// Writes the answer for people.
-    fn text(&self, page: &mut Page) -> fmt::Result;
+    fn text(&self, output: &mut TextOutput) -> fmt::Result;
 
     /// Returns 1 if the answer names something that needs attention, else 0.
     fn exit_code(&self) -> u8 {
@@ -22,22 +22,22 @@ pub(super) trait Answer: Serialize {
 
 /// Form in which answers are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Paper {
+pub struct OutputFormat {
     /// True for JSON.
     pub json: bool,
     /// True if text may contain colours.
     pub colours: bool,
 }
 
-impl Paper {
+impl OutputFormat {
     /// Writes an answer.
-    pub(super) fn write(self, answer: &impl Answer, out: &mut impl Write) -> io::Result<()> {
+    pub(super) fn write(self, answer: &impl CommandOutput, out: &mut impl Write) -> io::Result<()> {
         if self.json {
             return writeln!(out, "{}", printable_json(&serde_json::to_string_pretty(answer)?));
         }
-        let mut page = Page { text: String::new(), colours: self.colours };
-        answer.text(&mut page).map_err(io::Error::other)?;
-        out.write_all(page.text.as_bytes())
+        let mut output = TextOutput { text: String::new(), colours: self.colours };
+        answer.text(&mut output).map_err(io::Error::other)?;
+        out.write_all(output.text.as_bytes())
     }
 }
 
@@ -63,12 +63,12 @@ impl Colour {
 
 /// Text of an answer.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct TextOutput {
     text: String,
     colours: bool,
 }
 
-impl Page {
+impl TextOutput {
     /// Appends a line. Text of others in it cannot steer the terminal.
     pub(super) fn line(&mut self, line: impl fmt::Display) -> fmt::Result {
         writeln!(self.text, "{}", printable(&line.to_string()))
@@ -116,10 +116,10 @@ mod tests {
     #[derive(Serialize)]
     struct Words(Vec<Vec<String>>);
 
-    impl Answer for Words {
-        fn text(&self, page: &mut Page) -> fmt::Result {
-            page.table(&self.0)?;
-            page.painted_line("", (Colour::Red, "red"), "")
+    impl CommandOutput for Words {
+        fn text(&self, output: &mut TextOutput) -> fmt::Result {
+            output.table(&self.0)?;
+            output.painted_line("", (Colour::Red, "red"), "")
         }
     }
 
@@ -127,7 +127,7 @@ mod tests {
         let rows = [["NAME", "N"], ["über", "1"], ["a", "22"]];
         let words = Words(rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect());
         let mut out = Vec::new();
-        Paper { json, colours }.write(&words, &mut out).unwrap();
+        OutputFormat { json, colours }.write(&words, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -144,17 +144,17 @@ mod tests {
         #[derive(Serialize)]
         struct Hostile(&'static str);
 
-        impl Answer for Hostile {
-            fn text(&self, page: &mut Page) -> fmt::Result {
-                page.line(self.0)?;
-                page.painted_line(self.0, (Colour::Red, self.0), self.0)?;
-                page.table(&[vec![self.0.to_owned()]])
+        impl CommandOutput for Hostile {
+            fn text(&self, output: &mut TextOutput) -> fmt::Result {
+                output.line(self.0)?;
+                output.painted_line(self.0, (Colour::Red, self.0), self.0)?;
+                output.table(&[vec![self.0.to_owned()]])
             }
         }
         let hostile = Hostile("a\u{1b}[2J\u{9b}2J\u{202e}b\r\nc");
         let written = |json| {
             let mut out = Vec::new();
-            Paper { json, colours: false }.write(&hostile, &mut out).unwrap();
+            OutputFormat { json, colours: false }.write(&hostile, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
         for line in written(false).lines() {

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::{Paper, check, cluster::Connection, diff, explain, flags, size};
+use super::{OutputFormat, check, cluster::Connection, diff, explain, flags, sign, size};
 use crate::api::Period;
 
 /// Ask about feature environments: published revisions, changes, the reason of a flag's value, and faults.
@@ -62,6 +62,7 @@ pub(super) enum Command {
         /// Name of the FeatureEnvironment.
         environment: String,
     },
+    Sign(sign::Sign),
     /// Publish an earlier revision, and stay at it.
     Pin {
         /// Name of the FeatureEnvironment.
@@ -99,13 +100,13 @@ pub(super) enum Command {
 
 impl Arguments {
     /// Returns how the answer is written.
-    pub(super) fn paper(&self) -> Paper {
+    pub(super) fn output_format(&self) -> OutputFormat {
         let colours = match self.color {
             When::Always => true,
             When::Never => false,
             When::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
         };
-        Paper { json: self.output == Format::Json, colours }
+        OutputFormat { json: self.output == Format::Json, colours }
     }
 }
 
@@ -122,7 +123,7 @@ mod tests {
     fn command_line_is_consistent() {
         Arguments::command().debug_assert();
         let arguments = Arguments::parse_from(["kubectl-remora", "history", "storefront", "-n", "shop", "-o", "json"]);
-        assert!(arguments.paper().json);
+        assert!(arguments.output_format().json);
         let wrong = Arguments::try_parse_from(["kubectl-remora", "pin", "storefront"]).unwrap_err();
         assert_eq!(wrong.exit_code(), 2);
     }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::failure::{Failure, Right, TIMEOUT};
-use crate::api::FeatureEnvironment;
+use crate::{api::FeatureEnvironment, watched::pages::Pages};
 
 /// Number of objects in one page of a list.
 const PAGE: u32 = 500;
@@ -91,13 +91,14 @@ impl Cluster {
         }
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|error| failed(&error))?;
-        Ok(Self::new(client, namespace))
+        Ok(Self::new(&client, namespace))
     }
 
-    /// Uses this client, and this namespace where the command line names none.
+    /// Uses this client, and this namespace where the command line names none. Pages of lists are bounded in bytes: authors
+    /// decide how large objects are.
     #[must_use]
-    pub fn new(client: Client, namespace: String) -> Self {
-        Self { client, namespace }
+    pub fn new(client: &Client, namespace: String) -> Self {
+        Self { client: Pages::default().bound(client), namespace }
     }
 
     /// Namespace that commands about one environment use.
@@ -142,24 +143,44 @@ impl Cluster {
     where
         K: Kind + Resource<Scope = NamespaceResourceScope>,
     {
+        self.select(namespace, labels, Some).await
+    }
+
+    /// Lists what `keep` returns of the objects with these labels, of one namespace or of all. Each page is dropped before
+    /// the next is requested.
+    pub(super) async fn select<K, U>(
+        &self,
+        namespace: Option<&str>,
+        labels: &str,
+        keep: impl Fn(K) -> Option<U>,
+    ) -> Result<Vec<U>, Failure>
+    where
+        K: Kind + Resource<Scope = NamespaceResourceScope>,
+    {
         let api = match namespace {
             Some(namespace) => Api::<K>::namespaced(self.client.clone(), namespace),
             None => Api::<K>::all(self.client.clone()),
         };
-        self.pages(&api, right::<K>("list", namespace), labels).await
+        self.pages(&api, right::<K>("list", namespace), labels, keep).await
     }
 
     /// Lists objects of the cluster with these labels.
     pub(super) async fn list_of_cluster<K: Kind>(&self, labels: &str) -> Result<Vec<K>, Failure> {
-        self.pages(&Api::<K>::all(self.client.clone()), right::<K>("list", None), labels).await
+        self.pages(&Api::<K>::all(self.client.clone()), right::<K>("list", None), labels, Some).await
     }
 
-    async fn pages<K: Kind>(&self, api: &Api<K>, right: Right, labels: &str) -> Result<Vec<K>, Failure> {
+    async fn pages<K: Kind, U>(
+        &self,
+        api: &Api<K>,
+        right: Right,
+        labels: &str,
+        keep: impl Fn(K) -> Option<U>,
+    ) -> Result<Vec<U>, Failure> {
         let mut parameters = ListParams::default().labels(labels).limit(PAGE);
         let mut found = Vec::new();
         loop {
             let page = within(right.clone(), api.list(&parameters)).await?;
-            found.extend(page.items);
+            found.extend(page.items.into_iter().filter_map(&keep));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => parameters = parameters.continue_token(&token),
                 None => return Ok(found),

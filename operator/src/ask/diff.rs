@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{
-    answer::{Answer, Page},
+    answer::{CommandOutput, TextOutput},
     cluster::Cluster,
     failure::Failure,
     published,
@@ -50,13 +50,13 @@ pub(super) async fn diff(cluster: &Cluster, asked: &Diff) -> Result<Compared, Fa
     })
 }
 
-impl Answer for Compared {
-    fn text(&self, page: &mut Page) -> fmt::Result {
-        page.line(format!("revision {} -> {}", self.before, self.after))?;
+impl CommandOutput for Compared {
+    fn text(&self, output: &mut TextOutput) -> fmt::Result {
+        output.line(format!("revision {} -> {}", self.before, self.after))?;
         if self.before == self.after {
-            page.line("the revisions are the same")?;
+            output.line("the revisions are the same")?;
         }
-        self.differences.lines().iter().try_for_each(|line| page.line(line))
+        self.differences.lines().iter().try_for_each(|line| output.line(line))
     }
 
     fn exit_code(&self) -> u8 {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    answer::{Answer, Page},
+    answer::{CommandOutput, TextOutput},
     cluster::Cluster,
     failure::Failure,
 };
@@ -25,9 +25,9 @@ pub(super) struct Edited {
     failed: bool,
 }
 
-impl Answer for Edited {
-    fn text(&self, page: &mut Page) -> fmt::Result {
-        page.line(&self.message)
+impl CommandOutput for Edited {
+    fn text(&self, output: &mut TextOutput) -> fmt::Result {
+        output.line(&self.message)
     }
 
     fn exit_code(&self) -> u8 {
@@ -49,8 +49,7 @@ pub(super) async fn pin(cluster: &Cluster, environment: &str, revision: &str) ->
     let past = status.history.iter().map(|past| &past.revision);
     let kept: Vec<&str> = status.revision.iter().chain(past).map(String::as_str).collect();
     if !kept.contains(&revision) {
-        let kept = if kept.is_empty() { "none".to_owned() } else { kept.join(", ") };
-        return Err(Failure::Usage(format!("revision {revision:?} is not kept: kept are {kept}")));
+        return Err(Failure::not_kept(revision, &kept));
     }
     cluster.change(environment, &json!({"spec": {"pin": revision}})).await?;
     Ok(edited(

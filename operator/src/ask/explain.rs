@@ -8,13 +8,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{Answer, Page},
+    answer::{CommandOutput, TextOutput},
     cluster::Cluster,
     failure::Failure,
     pods, published,
 };
 use crate::{
-    api::FeatureEnvironment,
+    api::{FeatureEnvironment, names::annotation},
     tools::explain::{Explained, ExplainedFlag, Identity, explain as explain_snapshot, lines, segments::Verdict},
 };
 
@@ -41,45 +41,53 @@ pub(super) struct Explain {
 pub(super) struct Answered {
     revision: String,
     explained: Explained,
+    /// Flags that the pod answers otherwise.
+    overridden: Vec<String>,
 }
 
 /// Evaluates the flags.
 pub(super) async fn explain(cluster: &Cluster, asked: &Explain) -> Result<Answered, Failure> {
     let environment = cluster.environment(&asked.environment).await?;
-    let found = match &asked.pod {
+    let (found, overridden) = match &asked.pod {
         Some(pod) => of_pod(cluster, &environment, pod).await?,
-        None => published::read(cluster, &environment, asked.revision.as_deref()).await?,
+        None => (published::read(cluster, &environment, asked.revision.as_deref()).await?, Vec::new()),
     };
     let explained = explain_snapshot(&found.snapshot, &asked.identity, &asked.flags);
     Ok(Answered {
+        overridden,
         revision: found.snapshot.revision().to_string(),
         explained: explained.map_err(|error| Failure::Usage(error.to_string()))?,
     })
 }
 
-/// Reads the revision that a pod serves from the objects of the cluster.
+/// Reads the revision that a pod serves from the objects of the cluster, and names the flags that the pod overrides.
 async fn of_pod(
     cluster: &Cluster,
     environment: &FeatureEnvironment,
     pod: &str,
-) -> Result<published::Published, Failure> {
-    let revision = pods::served(cluster, environment, pod).await?;
-    published::read(cluster, environment, Some(&revision)).await.map_err(|failure| match failure {
+) -> Result<(published::Published, Vec<String>), Failure> {
+    let pods::Served { revision, overrides } = pods::served(cluster, environment, pod).await?;
+    let found = published::read(cluster, environment, Some(&revision)).await.map_err(|failure| match failure {
         Failure::Usage(message) => Failure::Unreadable(format!(
             "pod {pod} serves a revision that the cluster does not keep, and no port of the pod serves its files: {message}"
         )),
         other => other,
-    })
+    })?;
+    Ok((found, overrides))
 }
 
-impl Answer for Answered {
-    fn text(&self, page: &mut Page) -> fmt::Result {
-        page.line(format!("revision {}", self.revision))?;
+impl CommandOutput for Answered {
+    fn text(&self, output: &mut TextOutput) -> fmt::Result {
+        output.line(format!("revision {}", self.revision))?;
         if let Some(overrun) = &self.explained.overrun {
-            page.line(overrun)?;
+            output.line(overrun)?;
         }
         for explanation in &self.explained.flags {
-            lines(explanation).iter().try_for_each(|line| page.line(line))?;
+            let name = &explanation.result.feature;
+            if self.is_overridden(name) {
+                output.line(format!("{name}: overridden by the pod, by {}; without it:", annotation::OVERRIDES))?;
+            }
+            lines(explanation).iter().try_for_each(|line| output.line(line))?;
         }
         Ok(())
     }
@@ -87,8 +95,22 @@ impl Answer for Answered {
 
 impl Serialize for Answered {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let flags: Vec<Value> = self.explained.flags.iter().map(flag).collect();
+        let flags: Vec<Value> = self.explained.flags.iter().map(|explained| self.flag(explained)).collect();
         json!({"revision": self.revision, "overrun": self.explained.overrun, "flags": flags}).serialize(serializer)
+    }
+}
+
+impl Answered {
+    fn is_overridden(&self, flag: &str) -> bool {
+        self.overridden.iter().any(|name| name == flag)
+    }
+
+    fn flag(&self, explained: &ExplainedFlag) -> Value {
+        let mut value = flag(explained);
+        if self.is_overridden(&explained.result.feature) {
+            value["overriddenByPod"] = true.into();
+        }
+        value
     }
 }
 

@@ -63,6 +63,14 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Returns the failure for a revision that is none of those that are `kept`.
+    pub(super) fn not_kept(revision: &str, kept: &[&str]) -> Self {
+        Self::Usage(match kept {
+            [] => format!("revision {revision:?} is not kept: no revision is published yet"),
+            _ => format!("revision {revision:?} is not kept: name one of {}", kept.join(", ")),
+        })
+    }
+
     /// Returns the exit code: 2 for a wrong command line, else 3.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

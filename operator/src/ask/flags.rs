@@ -6,7 +6,7 @@ use remora_snapshot::{FeatureDescription, Snapshot};
 use serde::Serialize;
 
 use super::{
-    answer::{Answer, Page},
+    answer::{CommandOutput, TextOutput},
     cluster::Cluster,
     failure::Failure,
     published,
@@ -65,17 +65,19 @@ struct Variant {
 }
 
 impl Row {
-    fn of(feature: FeatureDescription, used: &Used, idle: Option<&IdleFlags>) -> Self {
+    fn of(feature: FeatureDescription<'_>, used: &Used, idle: Option<&IdleFlags>) -> Self {
         let idle = idle.and_then(|idle| idle.flags.iter().find(|idle| idle.flag == feature.name));
         let variants = feature.variants.into_iter();
         Self {
-            uses: used.of(&feature.name),
+            uses: used.of(feature.name),
             idle_since: idle.map(|idle| idle.since.clone()),
-            name: feature.name,
+            name: feature.name.to_owned(),
             enabled: feature.enabled,
-            value: feature.value,
-            variants: variants.map(|variant| Variant { weight: variant.weight, value: variant.value }).collect(),
-            segments: feature.overrides.into_iter().map(|own| own.segment).collect(),
+            value: feature.value.into_owned(),
+            variants: variants
+                .map(|variant| Variant { weight: variant.weight.to_owned(), value: variant.value.into_owned() })
+                .collect(),
+            segments: feature.overrides.into_iter().map(|own| own.segment.to_owned()).collect(),
             server_only: feature.server_only,
             is_served: !feature.unserved,
         }
@@ -98,7 +100,8 @@ pub(super) async fn flags(cluster: &Cluster, asked: &Flags) -> Result<Listed, Fa
     let found = published::read(cluster, &environment, asked.revision.as_deref()).await?;
     let name: EnvironmentName =
         asked.environment.parse().map_err(|error| Failure::Usage(format!("{:?}: {error}", asked.environment)))?;
-    let uses = used(cluster, &name).await;
+    let flags = found.snapshot.describe().features.into_iter().map(|feature| feature.name.to_owned());
+    let uses = used(cluster, &name, flags).await;
     let idle = environment.status.as_ref().and_then(|status| status.idle_flags.as_ref());
     Ok(listed(&asked.environment, &found.snapshot, uses, idle))
 }
@@ -113,9 +116,9 @@ fn listed(environment: &str, snapshot: &Snapshot<Vec<u8>>, uses: Used, idle: Opt
     }
 }
 
-impl Answer for Listed {
-    fn text(&self, page: &mut Page) -> fmt::Result {
-        page.line(format!("revision {}: {} flags", self.revision, self.flags.len()))?;
+impl CommandOutput for Listed {
+    fn text(&self, output: &mut TextOutput) -> fmt::Result {
+        output.line(format!("revision {}: {} flags", self.revision, self.flags.len()))?;
         let mut rows = vec![["FLAG", "STATE", "VALUE", "VARIANTS", "USES", "SEGMENTS", ""].map(str::to_owned).to_vec()];
         rows.extend(self.flags.iter().map(|flag| {
             let notes = [(flag.server_only, "server keys only"), (!flag.is_served, "not served")];
@@ -130,7 +133,7 @@ impl Answer for Listed {
                 notes.join(", "),
             ]
         }));
-        page.table(&rows)?;
-        page.line(self.uses.to_string())
+        output.table(&rows)?;
+        output.line(self.uses.to_string())
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
-    answer::{Answer, Colour, Page},
+    answer::{Colour, CommandOutput, TextOutput},
     cluster::Cluster,
     failure::Failure,
 };
@@ -55,8 +55,8 @@ fn rows(status: &FeatureEnvironmentStatus) -> Vec<Row> {
     published.chain(past).collect()
 }
 
-impl Answer for History {
-    fn text(&self, page: &mut Page) -> fmt::Result {
+impl CommandOutput for History {
+    fn text(&self, output: &mut TextOutput) -> fmt::Result {
         let mut rows = vec![["REVISION", "PUBLISHED AT", "STATE", "CHANGES"].map(str::to_owned).to_vec()];
         rows.extend(self.revisions.iter().map(|row| {
             let changes = row.changes.as_ref().map_or("not known".to_owned(), |changes| changes.to_string());
@@ -67,10 +67,10 @@ impl Answer for History {
                 changes,
             ]
         }));
-        page.table(&rows)?;
+        output.table(&rows)?;
         if let Some(held) = &self.held {
             let confirm = format!(": kubectl remora confirm {} publishes it", self.environment);
-            page.painted_line(format!("revision {held} is "), (Colour::Yellow, "held back"), confirm)?;
+            output.painted_line(format!("revision {held} is "), (Colour::Yellow, "held back"), confirm)?;
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!((rows[1].revision.as_str(), rows[1].is_published), ("aaa", false));
         let history = History { environment: "shop".to_owned(), revisions: rows, held: Some("ccc".to_owned()) };
         let mut out = Vec::new();
-        super::super::Paper { json: false, colours: false }.write(&history, &mut out).unwrap();
+        super::super::OutputFormat { json: false, colours: false }.write(&history, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let line = text.lines().nth(1).unwrap();
         assert!(

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use super::{
-    answer::{Answer, Colour, Page},
+    answer::{Colour, CommandOutput, TextOutput},
     cluster::Cluster,
     failure::Failure,
 };
@@ -53,6 +53,9 @@ struct Row {
     /// Flags that the pod overrides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     overrides: Vec<String>,
+    /// Secret with the key of the signed headers by which requests to the pod override flags.
+    #[serde(rename = "overrideKey", skip_serializing_if = "Option::is_none")]
+    override_key: Option<String>,
     /// Why the pod does not serve the published revision, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -79,6 +82,8 @@ pub(super) struct Seen {
     port: u16,
     /// Flags that the sidecar overrides by its arguments.
     overrides: Vec<String>,
+    /// Secret with the key of the signed overrides that the sidecar accepts.
+    override_key: Option<String>,
     /// Why the sidecar does not run.
     not_running: Option<String>,
     /// Revision that the pod was notified of.
@@ -123,9 +128,8 @@ pub(super) async fn pods(cluster: &Cluster, environment: &str) -> Result<Listed,
 /// Lists the pods that ask for the environment and have not ended.
 pub(super) async fn requesting(cluster: &Cluster, environment: &EnvironmentName) -> Result<Vec<Seen>, Failure> {
     let labels = format!("{}={}", label::SIDECAR, label::INJECTED);
-    let all: Vec<Pod> = cluster.list(Some(cluster.namespace()), &labels).await?;
-    let asks = |pod: &&Pod| requests(&pod.metadata, environment) && !has_ended(pod);
-    Ok(all.iter().filter(asks).map(|pod| seen(pod, environment)).collect())
+    let asks = |pod: &Pod| requests(&pod.metadata, environment) && !has_ended(pod);
+    cluster.select(Some(cluster.namespace()), &labels, |pod| asks(&pod).then(|| seen(&pod, environment))).await
 }
 
 impl Seen {
@@ -140,8 +144,16 @@ impl Seen {
     }
 }
 
+/// What a pod serves of an environment.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) revision: String,
+    /// Flags that the pod overrides.
+    pub(super) overrides: Vec<String>,
+}
+
 /// Asks a pod through the API server for the revision that it serves.
-pub(super) async fn served(cluster: &Cluster, environment: &FeatureEnvironment, pod: &str) -> Result<String, Failure> {
+pub(super) async fn served(cluster: &Cluster, environment: &FeatureEnvironment, pod: &str) -> Result<Served, Failure> {
     let namespace = cluster.namespace();
     let name = environment.name_any();
     let own: EnvironmentName = name.parse().map_err(|error| Failure::Unreadable(format!("{error}")))?;
@@ -151,13 +163,14 @@ pub(super) async fn served(cluster: &Cluster, environment: &FeatureEnvironment, 
             "namespace {namespace} has no pod {pod:?} that asks for FeatureEnvironment {name:?}: `kubectl remora pods {name} -n {namespace}` lists those that do"
         )));
     };
-    let Seen { port, not_running, .. } = seen(&found, &own);
+    let Seen { port, not_running, overrides, .. } = seen(&found, &own);
     if let Some(why) = not_running {
         return Err(Failure::Unreadable(format!("pod {pod} serves no revision: {why}")));
     }
     let metrics = cluster.ask_pod(namespace, pod, port, "/metrics").await?;
     let starting = || format!("pod {pod} serves no revision yet: kubelet has not written its volume");
-    reply(&metrics, own.as_str()).revision.ok_or_else(|| Failure::Unreadable(starting()))
+    let revision = reply(&metrics, own.as_str()).revision.ok_or_else(|| Failure::Unreadable(starting()))?;
+    Ok(Served { revision, overrides })
 }
 
 /// True if the pod's containers have ended for good, as those of a finished Job.
@@ -170,19 +183,17 @@ fn seen(pod: &Pod, environment: &EnvironmentName) -> Seen {
     let mut init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
     let container = init.find(|container| container.name == sidecar::CONTAINER);
     let ports = container.iter().flat_map(|own| own.ports.iter().flatten());
-    let admin = ports
-        .filter(|port| port.name.as_deref() == Some(sidecar::ADMIN_PORT))
-        .find_map(|port| u16::try_from(port.container_port).ok());
+    let admin = sidecar::admin_port(ports.map(|port| (port.name.as_deref(), port.container_port)));
     let statuses = pod.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
     let own = statuses.into_iter().find(|container| container.name == sidecar::CONTAINER);
-    let notified = pod.annotations().get(&environment.revision_annotation());
     Seen {
         pod: pod.name_any(),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_else(|| "none".to_owned()),
         port: admin.unwrap_or(sidecar::DATA_PORT + 1),
         overrides: container.map(overrides).unwrap_or_default(),
+        override_key: container.and_then(|own| override_key(pod, own)),
         not_running: not_running(own),
-        notified: notified.and_then(|value| value.split(' ').next()).map(str::to_owned),
+        notified: environment.notified_revision(pod.annotations()).map(str::to_owned),
     }
 }
 
@@ -193,6 +204,14 @@ fn overrides(own: &Container) -> Vec<String> {
     given
         .map(|text| Overrides::parse(text).map_or(vec![text.clone()], |read| read.flags().collect()))
         .unwrap_or_default()
+}
+
+/// Names the Secret whose key signs the overrides of requests, if the sidecar accepts them.
+fn override_key(pod: &Pod, own: &Container) -> Option<String> {
+    own.args.iter().flatten().find(|argument| *argument == sidecar::OVERRIDE_KEY_OPTION)?;
+    let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let volume = volumes.find(|volume| volume.name == sidecar::OVERRIDE_KEY_VOLUME)?;
+    volume.secret.as_ref()?.secret_name.clone()
 }
 
 fn not_running(own: Option<&ContainerStatus>) -> Option<String> {
@@ -229,7 +248,7 @@ fn reply(metrics: &str, environment: &str) -> Reply {
 }
 
 fn row(pod: Seen, reply: Result<Reply, Failure>, published: Option<&str>) -> Row {
-    let Seen { pod, node, overrides, not_running, notified, .. } = pod;
+    let Seen { pod, node, overrides, override_key, not_running, notified, .. } = pod;
     let (state, reply, why) = match reply {
         _ if not_running.is_some() => (State::Starting, Reply::default(), not_running),
         Err(failure) => (State::Unknown, Reply::default(), Some(unanswered(&failure))),
@@ -244,7 +263,7 @@ fn row(pod: Seen, reply: Result<Reply, Failure>, published: Option<&str>) -> Row
             (Some(_), _) => (State::Current, reply, None),
         },
     };
-    Row { pod, node, state, revision: reply.revision, since: reply.since, overrides, why }
+    Row { pod, node, state, revision: reply.revision, since: reply.since, overrides, override_key, why }
 }
 
 fn unanswered(failure: &Failure) -> String {
@@ -264,32 +283,37 @@ fn behind(notified: Option<&str>, published: &str) -> String {
     }
 }
 
-impl Answer for Listed {
-    fn text(&self, page: &mut Page) -> fmt::Result {
+impl CommandOutput for Listed {
+    fn text(&self, output: &mut TextOutput) -> fmt::Result {
         let published = self.revision.as_deref().unwrap_or("none");
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for row in &self.pods {
             *counts.entry(row.state.word()).or_default() += 1;
         }
         let counts: Vec<String> = counts.iter().map(|(state, count)| format!(", {count} {state}")).collect();
-        page.line(format!("published revision {published}: {} pods{}", self.pods.len(), counts.concat()))?;
+        output.line(format!("published revision {published}: {} pods{}", self.pods.len(), counts.concat()))?;
         let mut rows = vec![["POD", "NODE", "STATE", "REVISION", "SINCE"].map(str::to_owned).to_vec()];
         rows.extend(self.pods.iter().map(|row| {
             let since = row.since.map_or("-".to_owned(), |at| at.to_string());
             let revision = row.revision.clone().unwrap_or_else(|| "-".to_owned());
             vec![row.pod.clone(), row.node.clone(), row.state.word().to_owned(), revision, since]
         }));
-        page.table(&rows)?;
+        output.table(&rows)?;
         for row in self.pods.iter().filter(|row| !row.overrides.is_empty()) {
             let state = (Colour::Yellow, "overrides flags");
-            page.painted_line(format!("{}: ", row.pod), state, format!(": {}", row.overrides.join(", ")))?;
+            output.painted_line(format!("{}: ", row.pod), state, format!(": {}", row.overrides.join(", ")))?;
+        }
+        for (row, secret) in self.pods.iter().filter_map(|row| Some((row, row.override_key.as_ref()?))) {
+            let state = (Colour::Yellow, "accepts signed overrides");
+            let key = format!(" in requests, with the key of Secret {secret:?}");
+            output.painted_line(format!("{}: ", row.pod), state, key)?;
         }
         for (row, why) in self.pods.iter().filter_map(|row| Some((row, row.why.as_ref()?))) {
             let state = (row.state.colour(), row.state.word());
-            page.painted_line(format!("{}: ", row.pod), state, format!(": {why}"))?;
+            output.painted_line(format!("{}: ", row.pod), state, format!(": {why}"))?;
         }
         for more in self.problem.iter().chain(&self.unasked) {
-            page.line(more)?;
+            output.line(more)?;
         }
         Ok(())
     }

@@ -97,7 +97,7 @@ async fn read_past(
     let history = record.map(|record| record.history).unwrap_or_default();
     let Some(past) = history.iter().find(|past| past.revision == revision) else {
         let kept: Vec<&str> = std::iter::once(live).chain(history.iter().map(|past| past.revision.as_str())).collect();
-        return Err(Failure::Usage(format!("revision {revision:?} is not kept: kept are {}", kept.join(", "))));
+        return Err(Failure::not_kept(revision, &kept));
     };
     let mut files = Vec::new();
     for name in past.objects(owner) {

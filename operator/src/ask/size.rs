@@ -6,7 +6,7 @@ use remora_snapshot::{FeatureDescription, VariantDescription, files};
 use serde::Serialize;
 
 use super::{
-    answer::{Answer, Page},
+    answer::{CommandOutput, TextOutput},
     cluster::Cluster,
     failure::Failure,
     published,
@@ -77,25 +77,25 @@ pub(super) async fn size(cluster: &Cluster, asked: &Size) -> Result<Sizes, Failu
     })
 }
 
-fn largest(features: &[FeatureDescription]) -> Vec<Flag> {
+fn largest(features: &[FeatureDescription<'_>]) -> Vec<Flag> {
     let of_variants =
-        |variants: &[VariantDescription]| variants.iter().map(|variant| variant.value.len()).sum::<usize>();
+        |variants: &[VariantDescription<'_>]| variants.iter().map(|variant| variant.value.len()).sum::<usize>();
     let mut flags: Vec<Flag> = features
         .iter()
         .map(|feature| {
             let overrides = feature.overrides.iter().map(|own| own.value.len() + of_variants(&own.variants));
             let bytes = feature.value.len() + of_variants(&feature.variants) + overrides.sum::<usize>();
-            Flag { name: feature.name.clone(), bytes }
+            Flag { name: feature.name.to_owned(), bytes }
         })
         .collect();
     flags.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     flags
 }
 
-impl Answer for Sizes {
-    fn text(&self, page: &mut Page) -> fmt::Result {
+impl CommandOutput for Sizes {
+    fn text(&self, output: &mut TextOutput) -> fmt::Result {
         let Self { revision, bytes, features, segments, identity_overrides, .. } = self;
-        page.line(format!(
+        output.line(format!(
             "revision {revision}: {bytes} bytes, {features} features, {segments} segments, {identity_overrides} identity overrides"
         ))?;
         let mut rows = vec![["OBJECT", "BYTES", "OF AN OBJECT"].map(str::to_owned).to_vec()];
@@ -104,12 +104,12 @@ impl Answer for Sizes {
                 .iter()
                 .map(|object| vec![object.object.clone(), object.bytes.to_string(), format!("{} %", object.percent)]),
         );
-        page.table(&rows)?;
-        page.line("")?;
-        page.line(format!("the {LARGEST} flags with the largest values, over all variants and segments"))?;
+        output.table(&rows)?;
+        output.line("")?;
+        output.line(format!("the {LARGEST} flags with the largest values, over all variants and segments"))?;
         let mut rows = vec![["FLAG", "BYTES"].map(str::to_owned).to_vec()];
         rows.extend(self.flags.iter().take(LARGEST).map(|flag| vec![flag.name.clone(), flag.bytes.to_string()]));
-        page.table(&rows)
+        output.table(&rows)
     }
 }
 
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn largest_flag_counts_values_of_variants() {
-        let feature = |name: &str, value: &str, variants: &[&str]| FeatureDescription {
+        let feature = |name: &'static str, value: &'static str, variants: &[&'static str]| FeatureDescription {
             id: 1,
-            name: name.to_owned(),
+            name,
             enabled: true,
-            value: value.to_owned(),
+            value: value.into(),
             variants: variants
                 .iter()
-                .map(|value| VariantDescription { weight: "50".to_owned(), value: (*value).to_owned() })
+                .map(|value| VariantDescription { weight: "50", value: (*value).into() })
                 .collect(),
             overrides: Vec::new(),
             server_only: false,

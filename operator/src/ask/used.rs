@@ -10,12 +10,12 @@ use super::{
     failure::Failure,
     pods::{CONCURRENT, Seen, requesting},
 };
-use crate::{api::names::EnvironmentName, rollout::observe::Uses};
+use crate::{api::names::EnvironmentName, rollout::sidecar::Uses};
 
 /// Largest number of pods that are asked.
 const ASKED_MAX: usize = 200;
 
-/// Uses by the flag's name, summed over the sidecars that answered.
+/// Uses of the flags of a snapshot, summed over the sidecars that answered.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Used {
     /// Number of pods whose sidecars run.
@@ -45,8 +45,10 @@ impl Used {
             Ok(uses) => {
                 self.answered += 1;
                 for (flag, count) in uses.flags {
-                    let sum = self.flags.entry(flag).or_default();
-                    *sum = sum.saturating_add(count);
+                    // A pod may name any flags, in any number.
+                    if let Some(sum) = self.flags.get_mut(&flag) {
+                        *sum = sum.saturating_add(count);
+                    }
                 }
             }
             Err(failure) => {
@@ -67,14 +69,19 @@ impl fmt::Display for Used {
     }
 }
 
-/// Asks the sidecars through the API server. Never fails: without answers, [`Used`] says why.
-pub(super) async fn used(cluster: &Cluster, environment: &EnvironmentName) -> Used {
+/// Asks the sidecars about these flags, through the API server. Never fails: without answers, [`Used`] says why.
+pub(super) async fn used(
+    cluster: &Cluster,
+    environment: &EnvironmentName,
+    flags: impl Iterator<Item = String>,
+) -> Used {
     let pods = match requesting(cluster, environment).await {
         Ok(pods) => pods,
         Err(failure) => return Used { problem: Some(failure.to_string()), ..Used::default() },
     };
     let running: Vec<Seen> = pods.into_iter().filter(Seen::is_running).collect();
-    let mut used = Used { pods: running.len(), ..Used::default() };
+    let flags = flags.map(|flag| (flag, 0)).collect();
+    let mut used = Used { pods: running.len(), flags, ..Used::default() };
     let path = format!("/uses/{environment}");
     let asking = running.iter().take(ASKED_MAX).map(|pod| pod.ask(cluster, &path));
     let mut answers = stream::iter(asking).buffer_unordered(CONCURRENT);
@@ -82,4 +89,19 @@ pub(super) async fn used(cluster: &Cluster, environment: &EnvironmentName) -> Us
         used.add(answer);
     }
     used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_the_snapshot_lacks_are_not_kept() {
+        let mut used = Used { flags: BTreeMap::from([("banner".to_owned(), 0)]), ..Used::default() };
+        let names: Vec<String> = (0..1_000).map(|number| format!("\"x{number}\": 1")).collect();
+        for _ in 0..2 {
+            used.add(Ok(format!(r#"{{"process": "p", "ageMs": 1, "uses": {{"banner": 3, {}}}}}"#, names.join(","))));
+        }
+        assert_eq!((used.of("banner"), used.of("x1"), used.flags.len()), (Some(6), Some(0), 1));
+    }
 }

@@ -6,7 +6,7 @@ use crate::compile::document::Document;
 
 /// Summary of a document before pruning.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct DocumentStats {
     /// Client-side key, which identifies the environment.
     pub client_key: String,
     /// Time of the last change, as Flagsmith writes it.
@@ -19,7 +19,7 @@ pub struct About {
     pub overrides: usize,
 }
 
-impl About {
+impl DocumentStats {
     /// Summarizes `document`.
     #[must_use]
     pub fn of(document: &Document) -> Self {

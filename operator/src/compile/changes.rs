@@ -1,8 +1,8 @@
 //! Flags that differ between two snapshots, by name. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, hash::RandomState};
 
-use remora_snapshot::{FeatureDescription, Snapshot};
+use remora_snapshot::{FeatureDigest, Snapshot};
 
 use super::document::printable;
 use crate::api::Changes;
@@ -15,26 +15,25 @@ const NAME_MAX: usize = 80;
 /// Compares the flags of two cores. `None` if one of them cannot be read.
 pub fn between(previous: &[u8], core: &[u8]) -> Option<Changes> {
     let (previous, core) = (Snapshot::read(previous).ok()?, Snapshot::read(core).ok()?);
-    let features = (previous.describe().features, core.describe().features);
-    Some(compare(&previous.revision().to_string(), &features.0, &features.1))
+    // Nobody who sends documents knows the keys, so no two states have one digest on purpose.
+    let keys = RandomState::new();
+    let (before, after) = (previous.feature_digests(&keys)?, core.feature_digests(&keys)?);
+    Some(compare(&previous.revision().to_string(), &before, &after))
 }
 
-fn compare(previous: &str, before: &[FeatureDescription], after: &[FeatureDescription]) -> Changes {
-    let by_name = |features: &'_ [FeatureDescription]| -> BTreeMap<String, FeatureDescription> {
-        features.iter().map(|feature| (feature.name.clone(), feature.clone())).collect()
-    };
+fn compare(previous: &str, before: &[FeatureDigest<'_>], after: &[FeatureDigest<'_>]) -> Changes {
     let (before, after) = (by_name(before), by_name(after));
     let shared = after.iter().filter_map(|(name, now)| Some((name, before.get(name)?, now)));
-    let mut changed: Vec<&String> = shared.filter(|(_, was, now)| was != now).map(|(name, ..)| name).collect();
-    let mut added: Vec<&String> = after.keys().filter(|name| !before.contains_key(*name)).collect();
-    let mut removed: Vec<&String> = before.keys().filter(|name| !after.contains_key(*name)).collect();
+    let mut changed: Vec<&&str> = shared.filter(|(_, was, now)| was != now).map(|(name, ..)| name).collect();
+    let mut added: Vec<&&str> = after.keys().filter(|name| !before.contains_key(*name)).collect();
+    let mut removed: Vec<&&str> = before.keys().filter(|name| !after.contains_key(*name)).collect();
     let count = changed.len() + added.len() + removed.len();
     let mut room = NAMES_MAX;
     for names in [&mut changed, &mut added, &mut removed] {
         names.truncate(room);
         room -= names.len();
     }
-    let named = |names: Vec<&String>| names.into_iter().map(|name| printable(name, NAME_MAX)).collect();
+    let named = |names: Vec<&&str>| names.into_iter().map(|name| printable(name, NAME_MAX)).collect();
     Changes {
         previous: previous.to_owned(),
         count: i64::try_from(count).unwrap_or(i64::MAX),
@@ -42,6 +41,10 @@ fn compare(previous: &str, before: &[FeatureDescription], after: &[FeatureDescri
         added: named(added),
         removed: named(removed),
     }
+}
+
+fn by_name<'a>(features: &[FeatureDigest<'a>]) -> BTreeMap<&'a str, u64> {
+    features.iter().map(|feature| (feature.name, feature.digest)).collect()
 }
 
 #[cfg(test)]

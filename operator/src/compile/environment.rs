@@ -12,7 +12,7 @@ use super::finding::{Finding, Findings};
 use super::property::{Properties, is_identity_free};
 use super::regex::{LONGEST_TEXT, Patterns};
 use super::review::review;
-use super::{Error, Options, Progress, chains, condition, priorities, variants};
+use super::{Error, LONGEST_SEGMENT_NAME, Options, Progress, chains, condition, priorities, variants};
 use crate::compile::{
     document::{self, ConditionValue, Document, FeatureState, quoted},
     prune::Pruned,
@@ -144,6 +144,11 @@ impl ModelBuilder<'_> {
                 any_condition(&segment.rules, &|condition| super::property::flag_read(&condition.property).is_some());
             if segment.feature_states.is_empty() && !reads_flag {
                 continue;
+            }
+            let characters = segment.name.chars().count();
+            if characters > LONGEST_SEGMENT_NAME {
+                let (place, segment) = (format!("project.segments[{number}]"), segment.name.clone());
+                return Err(Error::SegmentName { place, segment, characters });
             }
             let subject = format!("segment {} ({})", quoted(&segment.name), segment.id);
             let rules = self.rules(&segment.rules, &subject);

@@ -11,7 +11,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{about::About, digest::digest};
+use super::{about::DocumentStats, digest::digest};
 use crate::api::{PlannedSource, Reason, Source};
 
 /// Minimum number of lost features or segments for a violation. A smaller loss is none, whatever its share, unless no
@@ -27,7 +27,7 @@ const SHORT: usize = 16;
 /// was compiled from the document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct DocumentSummary {
+pub struct GuardBaseline {
     /// Digest of the source's location.
     source: String,
     /// Digest of the client-side key, which identifies the environment.
@@ -89,9 +89,9 @@ impl Violation {
     }
 }
 
-impl DocumentSummary {
+impl GuardBaseline {
     /// Creates the summary of a document, which `about` summarizes, from this source.
-    pub fn of(about: &About, source: &Source) -> Self {
+    pub fn of(about: &DocumentStats, source: &Source) -> Self {
         // An object in the cluster has no cache before it, and an older version in it is intended by its owner.
         let can_lag = source.flagsmith.is_some();
         let updated_at = about.updated_at.as_deref().filter(|_| can_lag).and_then(|at| at.parse::<Timestamp>().ok());
@@ -179,10 +179,10 @@ mod tests {
         source(json!({"flagsmith": {"apiUrl": "https://a/api/v1/", "environmentKeySecretRef": {"name": "k"}}}))
     }
 
-    fn summary(key: &str, at: &str, counts: [usize; 3]) -> DocumentSummary {
+    fn summary(key: &str, at: &str, counts: [usize; 3]) -> GuardBaseline {
         let [features, segments, overrides] = counts;
         let (client_key, updated_at) = (key.to_owned(), Some(at.to_owned()));
-        DocumentSummary::of(&About { client_key, updated_at, features, segments, overrides }, &server())
+        GuardBaseline::of(&DocumentStats { client_key, updated_at, features, segments, overrides }, &server())
     }
 
     const AT: &str = "2026-11-20T00:00:00.500000+00:00";
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn guard_accepts_document_of_changed_source() {
         let elsewhere =
-            DocumentSummary { source: "other".to_owned(), ..summary("other", "2020-01-01T00:00:00Z", [0; 3]) };
+            GuardBaseline { source: "other".to_owned(), ..summary("other", "2020-01-01T00:00:00Z", [0; 3]) };
         assert_eq!(elsewhere.violation(&summary("k", AT, [100; 3]), 0), None);
         // Options of how a source reads are not part of its location.
         let mut same = server();
@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn guard_ignores_age_of_documents_in_cluster() {
-        let about = About { updated_at: Some(AT.to_owned()), ..About::default() };
+        let about = DocumentStats { updated_at: Some(AT.to_owned()), ..DocumentStats::default() };
         let flags = source(json!({"document": {"configMapKeyRef": {"name": "flags", "key": "d"}}}));
-        assert_eq!(DocumentSummary::of(&about, &flags).updated_at, None);
-        assert!(DocumentSummary::of(&about, &server()).updated_at.is_some());
+        assert_eq!(GuardBaseline::of(&about, &flags).updated_at, None);
+        assert!(GuardBaseline::of(&about, &server()).updated_at.is_some());
     }
 }

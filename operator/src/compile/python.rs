@@ -3,9 +3,7 @@
 use std::sync::LazyLock;
 
 use regex_syntax::hir::{Class, HirKind};
-
-/// Maximum number of digits that Python converts.
-const MOST_DIGITS: usize = 4300;
+use remora_snapshot::PYTHON_INT_DIGITS;
 
 /// Returns Python's `int(text)` in canonical digits. Accepts spaces around the number, a sign, digits of any script,
 /// and underscores between digits.
@@ -18,7 +16,7 @@ pub(super) fn int(text: &str) -> Option<String> {
         _ => ("", text),
     };
     let digits = without_underscores(digits)?;
-    if digits.is_empty() || digits.len() > MOST_DIGITS || !digits.bytes().all(|b| b.is_ascii_digit()) {
+    if digits.is_empty() || digits.len() > PYTHON_INT_DIGITS || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
     match digits.trim_start_matches('0') {

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{
     Request,
-    message::{Answer, Head},
+    message::{ChildAnswer, Head},
 };
 use crate::compile::File;
 use remora_snapshot::files;
@@ -71,7 +71,7 @@ pub(super) fn write_progress(to: &mut impl Write, place: &str) -> io::Result<()>
 }
 
 /// Writes the answer and its files.
-pub(super) fn answer(to: &mut impl Write, answer: &Answer, files: &[File]) -> io::Result<()> {
+pub(super) fn answer(to: &mut impl Write, answer: &ChildAnswer, files: &[File]) -> io::Result<()> {
     write(to, ANSWER, &serde_json::to_vec(answer)?)?;
     for file in files {
         to.write_all(&file.bytes)?;
@@ -94,7 +94,7 @@ fn length(bytes: usize) -> io::Result<[u8; 4]> {
 pub(super) async fn receive(
     mut from: impl AsyncRead + Unpin,
     mut at: impl FnMut(&[u8]),
-) -> Result<(Answer, Vec<File>), BadAnswer> {
+) -> Result<(ChildAnswer, Vec<File>), BadAnswer> {
     let answer = loop {
         let tag = from.read_u8().await.map_err(incomplete)?;
         let length = from.read_u32_le().await.map_err(incomplete)? as usize;
@@ -115,7 +115,7 @@ pub(super) async fn receive(
         }
     };
     let mut read_files = Vec::new();
-    if let Answer::Compiled(contents) = &answer {
+    if let ChildAnswer::Compiled(contents) = &answer {
         let known: Vec<String> = files::all(files::OVERRIDES_SLOTS, 0).collect();
         for (number, (name, length)) in contents.files.iter().enumerate() {
             let is_new = !contents.files.iter().take(number).any(|(before, _)| before == name);
@@ -149,16 +149,16 @@ fn incomplete(_: io::Error) -> BadAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compiler::message::Contents;
+    use crate::compiler::message::CompiledHeader;
 
-    fn contents(files: &[(&str, usize)]) -> Answer {
+    fn contents(files: &[(&str, usize)]) -> ChildAnswer {
         let files = files.iter().map(|(name, length)| ((*name).to_owned(), *length)).collect();
         let contents = serde_json::json!({
             "revision": "r", "summary": {"features": 0, "segments": 0, "identity_overrides": 0, "bytes": 0},
             "findings": [], "finding_count": 0, "files": [],
             "about": {"client_key": "", "updated_at": null, "features": 0, "segments": 0, "overrides": 0},
         });
-        Answer::Compiled(Box::new(Contents { files, ..serde_json::from_value(contents).unwrap() }))
+        ChildAnswer::Compiled(Box::new(CompiledHeader { files, ..serde_json::from_value(contents).unwrap() }))
     }
 
     async fn received(bytes: &[u8]) -> Result<(Vec<File>, Vec<String>), BadAnswer> {

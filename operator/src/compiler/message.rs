@@ -5,10 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::error::Refusal;
-use crate::compile::about::About;
+use crate::compile::about::DocumentStats;
 use crate::{
     api::{Finding, PruneRules, Serve},
-    compile::{File, Summary},
+    compile::{File, SnapshotCounts},
 };
 
 /// Largest number of characters of a child's text that a message repeats.
@@ -43,9 +43,9 @@ pub(super) struct Head {
 
 /// Answer of the child.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum ChildAnswer {
     /// The document is compiled. The files follow.
-    Compiled(Box<Contents>),
+    Compiled(Box<CompiledHeader>),
     /// The bytes are not a valid document.
     Malformed(String),
     /// The pages come from different versions of the document.
@@ -56,37 +56,14 @@ pub(super) enum Answer {
 
 /// Description of a compiled snapshot, without the bytes of its files.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Contents {
+pub(super) struct CompiledHeader {
     pub(super) revision: String,
-    pub(super) summary: Counts,
+    pub(super) summary: SnapshotCounts,
     pub(super) findings: Vec<Finding>,
     pub(super) finding_count: usize,
-    pub(super) about: About,
+    pub(super) about: DocumentStats,
     /// Name and size in bytes of each file, in the order in which the files follow.
     pub(super) files: Vec<(String, usize)>,
-}
-
-/// Serializable form of [`Summary`].
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Counts {
-    features: usize,
-    segments: usize,
-    identity_overrides: usize,
-    bytes: usize,
-}
-
-impl From<Summary> for Counts {
-    fn from(summary: Summary) -> Self {
-        let Summary { features, segments, identity_overrides, bytes } = summary;
-        Self { features, segments, identity_overrides, bytes }
-    }
-}
-
-impl From<Counts> for Summary {
-    fn from(counts: Counts) -> Self {
-        let Counts { features, segments, identity_overrides, bytes } = counts;
-        Self { features, segments, identity_overrides, bytes }
-    }
 }
 
 /// Compiled document.
@@ -97,19 +74,19 @@ pub struct Response {
     /// Revision, which identifies the content of all files.
     pub revision: String,
     /// Counts of the snapshot's contents.
-    pub summary: Summary,
+    pub summary: SnapshotCounts,
     /// First findings: problems of the document that its owners should know.
     pub findings: Vec<Finding>,
     /// Number of all findings.
     pub finding_count: usize,
     /// Facts that the document states about itself.
-    pub about: About,
+    pub about: DocumentStats,
 }
 
 impl Response {
-    pub(super) fn new(contents: Contents, files: Vec<File>) -> Self {
-        let Contents { revision, summary, findings, finding_count, about, files: _ } = contents;
-        Self { files, revision, summary: summary.into(), findings, finding_count, about }
+    pub(super) fn new(contents: CompiledHeader, files: Vec<File>) -> Self {
+        let CompiledHeader { revision, summary, findings, finding_count, about, files: _ } = contents;
+        Self { files, revision, summary, findings, finding_count, about }
     }
 }
 

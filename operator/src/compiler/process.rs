@@ -20,7 +20,7 @@ use super::{
     Bounds, Request,
     error::{Error, Place},
     frame::{self, BadAnswer},
-    message::{Answer, shown},
+    message::{ChildAnswer, shown},
 };
 use crate::compile::File;
 
@@ -44,7 +44,7 @@ enum Ending {
 }
 
 /// Starts a child, sends it the request, and waits until the child has ended.
-pub(super) async fn run(program: &Path, bounds: &Bounds, request: Request) -> Result<(Answer, Vec<File>), Error> {
+pub(super) async fn run(program: &Path, bounds: &Bounds, request: Request) -> Result<(ChildAnswer, Vec<File>), Error> {
     let mut child = start(program, bounds).map_err(Error::NotStarted)?;
     let place = Mutex::new(Vec::new());
     let mut complaint = Vec::new();

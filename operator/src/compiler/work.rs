@@ -4,14 +4,14 @@ use std::io;
 
 use super::{
     error::Refusal,
-    message::{Answer, Contents, Task},
+    message::{ChildAnswer, CompiledHeader, Task},
     redact::redacted,
 };
 use crate::{
-    api::{self, AppliedTo, Serve},
+    api::{self, EnvironmentFlags, Serve},
     compile::{
         self, Compiled, File, Progress,
-        about::About,
+        about::DocumentStats,
         compile,
         document::{self, Document, Original},
         prune::{self, Rules, prune_with_progress},
@@ -33,7 +33,7 @@ pub(super) fn work(
     task: &Task,
     pages: impl IntoIterator<Item = io::Result<Vec<u8>>>,
     progress: Progress<'_>,
-) -> io::Result<(Answer, Vec<File>)> {
+) -> io::Result<(ChildAnswer, Vec<File>)> {
     let mut read: Option<(Document, Original)> = None;
     for page in pages {
         let page = page?;
@@ -47,30 +47,30 @@ pub(super) fn work(
             None => read = Some((parsed, Original::new(kept))),
             Some((document, original)) => match document.append_page(parsed) {
                 Ok(()) => original.append_page(kept),
-                Err(document::Error::ChangedBetweenPages) => return Ok((Answer::ChangedBetweenPages, Vec::new())),
+                Err(document::Error::ChangedBetweenPages) => return Ok((ChildAnswer::ChangedBetweenPages, Vec::new())),
                 Err(error) => return Ok((malformed(&error), Vec::new())),
             },
         }
     }
     let Some((document, original)) = read else {
-        return Ok((Answer::Malformed("it has no page".to_owned()), Vec::new()));
+        return Ok((ChildAnswer::Malformed("it has no page".to_owned()), Vec::new()));
     };
-    let about = About::of(&document);
+    let about = DocumentStats::of(&document);
     if about.client_key.len() > CLIENT_KEY_MAX {
-        return Ok((Answer::Malformed(format!("api_key: longer than {CLIENT_KEY_MAX} bytes")), Vec::new()));
+        return Ok((ChildAnswer::Malformed(format!("api_key: longer than {CLIENT_KEY_MAX} bytes")), Vec::new()));
     }
     if about.updated_at.as_ref().is_some_and(|at| at.len() > UPDATED_AT_MAX) {
-        return Ok((Answer::Malformed(format!("updated_at: longer than {UPDATED_AT_MAX} bytes")), Vec::new()));
+        return Ok((ChildAnswer::Malformed(format!("updated_at: longer than {UPDATED_AT_MAX} bytes")), Vec::new()));
     }
     let original = task.serve.environment_document.then_some(original);
     Ok(match compiled(task, document, original.as_ref(), progress) {
         Ok(compiled) => answer(compiled, about),
-        Err((kind, problem)) => (Answer::Refused { kind, problem }, Vec::new()),
+        Err((kind, problem)) => (ChildAnswer::Refused { kind, problem }, Vec::new()),
     })
 }
 
-fn malformed(error: &document::Error) -> Answer {
-    Answer::Malformed(redacted(error))
+fn malformed(error: &document::Error) -> ChildAnswer {
+    ChildAnswer::Malformed(redacted(error))
 }
 
 fn compiled(
@@ -97,12 +97,12 @@ fn compiled(
     })
 }
 
-fn answer(compiled: Compiled, about: About) -> (Answer, Vec<File>) {
+fn answer(compiled: Compiled, about: DocumentStats) -> (ChildAnswer, Vec<File>) {
     let Compiled { files, revision, summary, findings } = compiled;
     let listed = findings.iter().take(FINDINGS_MAX);
-    let contents = Contents {
+    let contents = CompiledHeader {
         revision: revision.to_string(),
-        summary: summary.into(),
+        summary,
         finding_count: findings.len(),
         findings: listed
             .map(|finding| api::Finding { subject: finding.subject.clone(), message: finding.message.clone() })
@@ -110,7 +110,7 @@ fn answer(compiled: Compiled, about: About) -> (Answer, Vec<File>) {
         about,
         files: files.iter().map(|file| (file.name.clone(), file.bytes.len())).collect(),
     };
-    (Answer::Compiled(Box::new(contents)), files)
+    (ChildAnswer::Compiled(Box::new(contents)), files)
 }
 
 /// Parses the prune rules.
@@ -141,8 +141,8 @@ fn ofrep(ofrep: api::Ofrep) -> compile::Ofrep {
 
 fn mode(serve: &Serve) -> compile::Mode {
     match serve.environment_flags {
-        AppliedTo::Plain => compile::Mode::Plain,
-        AppliedTo::IdentityFree => compile::Mode::IdentityFree,
-        AppliedTo::AllSegments => compile::Mode::AllSegments,
+        EnvironmentFlags::Plain => compile::Mode::Plain,
+        EnvironmentFlags::IdentityFree => compile::Mode::IdentityFree,
+        EnvironmentFlags::AllSegments => compile::Mode::AllSegments,
     }
 }

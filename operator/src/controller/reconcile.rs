@@ -2,6 +2,7 @@
 //!
 //! | step | file | what it does |
 //! |---|---|---|
+//! | receive | `receive` | registers the environment for webhooks |
 //! | observe | `observe` | reads which revision the cluster has |
 //! | fetch | `fetch`, `refresh` | decides whether a fetch is due or requested, and fetches the document |
 //! | compile | `compile` | compiles the document in a child process |
@@ -9,14 +10,18 @@
 //! | recover | `recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
 //! | choose | `choose` | selects the newest, the pinned, or the last good snapshot |
 //! | fit | `room` | withholds the selected snapshot while running pods have no room for its core |
-//! | apply | `apply`, `obsolete` | publishes the selected snapshot, archives the one that it replaces, and deletes objects that no pod mounts any more |
-//! | roll out | `rollout` | notifies pods of the revision, and observes which revision they serve |
-//! | collect | `collect` | has the uses of flags collected from pods and sent to the source |
-//! | receive | `receive`, `listen` | registers the environment for webhooks, and follows its stream of changes |
+//! | apply | `apply` | publishes the selected snapshot, and archives the one that it replaces |
+//! | withdraw | `withdraw` | deletes objects that no pod mounts any more |
+//! | notify | `rollout` | notifies pods of the revision |
+//! | observe pods | `rollout` | starts the task that asks pods which revision they serve, and reads its latest counts |
+//! | listen | `listen` | starts the task that follows the stream of changes |
+//! | collect | `collect` | starts the task that sends the uses of flags to the source |
 //! | report | `report` | writes the status, and an Event for each change of it |
 //!
-//! `reconciliation` runs the steps in this order. The state between two reconciliations is a value for each step that
-//! needs one (`state`). While a source or a compilation is slow, `keep` restores published objects.
+//! `reconciliation` runs the steps in this order, those from fetch to guard by `read`, and those from choose to notify by
+//! `publish`. `facts` collects what they return (`outcome`) for the report. The state between two reconciliations is a
+//! value for each step that needs one (`state`). While a source or a compilation is slow, `keep` restores published
+//! objects.
 //!
 //! A failure of any step leaves the published snapshot as it is. The step is retried with a growing back-off. A
 //! published object that somebody deletes or alters is restored at once from memory, without the source or the
@@ -29,14 +34,19 @@ mod compile;
 mod controller;
 mod desired;
 mod environment;
+mod environment_object;
 mod error;
+mod facts;
 mod fetch;
 mod first_pass;
 mod guard;
 mod keep;
 mod listen;
+mod memory;
 mod observe;
-mod obsolete;
+mod outcome;
+mod publish;
+mod read;
 mod receive;
 mod reconciliation;
 mod recover;
@@ -46,7 +56,10 @@ mod report;
 mod rollout;
 mod room;
 mod schedule;
+mod served;
+mod shared;
 mod state;
+mod withdraw;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -57,17 +70,20 @@ use tokio::sync::mpsc;
 pub use self::{
     controller::{Deps, run},
     error::Error,
+    memory::SNAPSHOTS_MAX,
 };
 use self::{
     environment::Environment,
+    shared::Shared,
     state::{States, Uid},
 };
 use crate::{
     api::FeatureEnvironment,
     compiler::Compiler,
     controller::{metrics::Metrics, report::Reports},
+    memory::Memory,
     publish::{Objects, Publisher},
-    rollout::{RunningPods, nudge::Nudger, observe::Observer, usage::Collector},
+    rollout::{PodLister, RunningPods, nudge::Nudger, observe::Observer, usage::Collector},
     source::{
         fetch::Fetcher,
         realtime::Streams,
@@ -81,12 +97,15 @@ pub struct Context {
     fetcher: Arc<Fetcher>,
     compiler: Arc<Compiler>,
     publisher: Publisher,
+    /// Memory for the snapshots of all environments.
+    memory: Arc<Memory>,
     nudger: Nudger,
     reports: Reports,
     metrics: Metrics,
     states: States,
     streams: Streams,
     observer: Observer,
+    lister: PodLister,
     collector: Collector,
     receiver: Receiver,
     /// Sender of triggers for early reconciliations.
@@ -99,9 +118,14 @@ impl Context {
     /// Creates a context from its dependencies. `objects` are the published ConfigMaps, and `pods` the injected pods;
     /// unneeded objects are deleted after `grace`.
     pub fn new(deps: Deps, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
-        let Deps { client, fetcher, compiler, sidecars, receiver, metrics, instance } = deps;
+        Self::sharing(deps, &Shared::default(), objects, pods, grace)
+    }
+
+    /// Creates a context that has bounds over all environments in common with others.
+    fn sharing(deps: Deps, shared: &Shared, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
+        let Deps { client, fetcher, compiler, sidecars, receiver, metrics, instance, memory } = deps;
         let (sender, triggers) = TriggerSender::new();
-        let nudger = Nudger::new(client.clone(), pods.clone());
+        let nudger = Nudger::new(client.clone(), pods.clone()).sharing(&shared.patches);
         Self {
             collector: Collector::new(
                 pods.clone(),
@@ -109,14 +133,22 @@ impl Context {
                 Arc::clone(&fetcher),
                 sender.clone(),
                 metrics.usage.clone(),
+                &shared.counts,
             ),
-            observer: Observer::new(client.clone(), pods, nudger.clone(), sidecars, sender.clone()),
-            streams: Streams::new(Arc::clone(&fetcher), sender.clone(), metrics.realtime.clone()),
+            observer: Observer::new(pods, nudger.clone(), sidecars, sender.clone()),
+            streams: Streams::new(
+                Arc::clone(&fetcher),
+                sender.clone(),
+                metrics.realtime.clone(),
+                shared.streams.clone(),
+            ),
+            lister: PodLister::new(client.clone(), shared.lists.clone()),
             receiver,
             sender,
             triggers: Mutex::new(Some(triggers)),
             fetcher,
             compiler,
+            memory,
             publisher: Publisher::new(client.clone(), objects, grace),
             nudger,
             reports: Reports::new(client, instance),

@@ -17,19 +17,21 @@ pub(super) const MOST_ENVIRONMENTS: usize = 8;
 
 /// The parsed options of a pod.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct ParsedOptions {
     pub(super) environments: Vec<EnvironmentName>,
     pub(super) port: u16,
-    pub(super) cpu: Bounds,
-    pub(super) memory: Bounds,
+    pub(super) cpu: ResourceAmounts,
+    pub(super) memory: ResourceAmounts,
     pub(super) wait: StartupTimeout,
     pub(super) log_level: &'static str,
     pub(super) variables: Vec<&'static str>,
     pub(super) socket: bool,
     pub(super) overrides: Option<Overrides>,
+    /// Name of the Secret whose key signs overrides of requests.
+    pub(super) override_key: Option<String>,
 }
 
-impl Request {
+impl ParsedOptions {
     /// Returns the port of health and metrics, which follows the data port.
     pub(super) fn admin_port(&self) -> u16 {
         self.port.saturating_add(1)
@@ -38,7 +40,7 @@ impl Request {
 
 /// Requested amounts of one resource; `None` where no annotation sets one.
 #[derive(Debug, Default)]
-pub(super) struct Bounds {
+pub(super) struct ResourceAmounts {
     pub(super) request: Option<Quantity>,
     pub(super) limit: Option<Quantity>,
 }
@@ -60,7 +62,7 @@ type Annotations = Map<String, Value>;
 pub(super) const OPT_OUT: &str = "false";
 
 /// All annotations that have a meaning on a pod, except those with the revision prefix.
-pub(super) const KNOWN: [&str; 12] = [
+pub(super) const KNOWN: [&str; 13] = [
     annotation::INJECT,
     annotation::PORT,
     annotation::CPU_REQUEST,
@@ -72,8 +74,13 @@ pub(super) const KNOWN: [&str; 12] = [
     annotation::UNIX_SOCKET,
     annotation::ENV,
     annotation::OVERRIDES,
+    annotation::OVERRIDE_KEY,
     annotation::INJECTED,
 ];
+
+/// Length in bytes that no valid value of these annotations has. Longer ones are cut where many objects are read, which
+/// leaves them invalid.
+pub(super) const VALUE_MAX: usize = 8 << 10;
 
 /// Names of the variables that the application's containers get.
 pub(super) const VARIABLES: [&str; 2] = [sidecar::OFREP_ENDPOINT, sidecar::FLAGSMITH_API_URL];
@@ -107,8 +114,8 @@ enum Author {
 ///
 /// Fails at the first annotation that does not follow its grammar, and if a request exceeds its limit and both come
 /// from the same object.
-pub(super) fn read(options: &PodOptions<'_>) -> Result<Request, Invalid> {
-    Ok(Request {
+pub(super) fn read(options: &PodOptions<'_>) -> Result<ParsedOptions, Invalid> {
+    Ok(ParsedOptions {
         environments: environments(options)?,
         port: options.value(annotation::PORT, PORT, port)?.unwrap_or(sidecar::DATA_PORT),
         cpu: options.bounds(annotation::CPU_REQUEST, annotation::CPU_LIMIT, &quantity::CPU, CPU)?,
@@ -118,6 +125,7 @@ pub(super) fn read(options: &PodOptions<'_>) -> Result<Request, Invalid> {
         variables: options.value(annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
         socket: options.value(annotation::UNIX_SOCKET, UNIX_SOCKET, boolean)?.unwrap_or(false),
         overrides: options.value(annotation::OVERRIDES, overrides::GRAMMAR, Overrides::parse)?,
+        override_key: options.value(annotation::OVERRIDE_KEY, OVERRIDE_KEY, secret)?,
     })
 }
 
@@ -155,15 +163,15 @@ impl<'a> PodOptions<'a> {
 
     /// Parses request and limit of one resource. If the request exceeds the limit and only one of them is the pod's
     /// own, drops the namespace's value.
-    fn bounds(&self, request: &str, limit: &str, grammar: &Grammar, valid: &str) -> Result<Bounds, Invalid> {
+    fn bounds(&self, request: &str, limit: &str, grammar: &Grammar, valid: &str) -> Result<ResourceAmounts, Invalid> {
         let parse = |text: &str| grammar.read(text);
         let (wanted, most) = (self.authored(request, valid, parse)?, self.authored(limit, valid, parse)?);
         let only = |quantity: Option<(Quantity, Author)>| quantity.map(|(quantity, _)| quantity);
         match (&wanted, &most) {
             (Some((amount, of)), Some((bound, by))) if amount.milli() > bound.milli() => match (of, by) {
                 // The pod's own value takes precedence over the namespace's default.
-                (Author::Pod, Author::Namespace) => Ok(Bounds { request: only(wanted), limit: None }),
-                (Author::Namespace, Author::Pod) => Ok(Bounds { request: None, limit: only(most) }),
+                (Author::Pod, Author::Namespace) => Ok(ResourceAmounts { request: only(wanted), limit: None }),
+                (Author::Namespace, Author::Pod) => Ok(ResourceAmounts { request: None, limit: only(most) }),
                 _ => Err(self.invalid(
                     request,
                     *of,
@@ -171,7 +179,7 @@ impl<'a> PodOptions<'a> {
                     format!("at most {bound}, which is its {limit}"),
                 )),
             },
-            _ => Ok(Bounds { request: only(wanted), limit: only(most) }),
+            _ => Ok(ResourceAmounts { request: only(wanted), limit: only(most) }),
         }
     }
 
@@ -199,7 +207,11 @@ pub(super) const LOG_LEVEL: &str = "one of error, warn, info, debug";
 pub(super) const UNIX_SOCKET: &str =
     "true or false; the socket is /var/run/remora-socket/remora.sock in every container";
 pub(super) const ENV: &str = "none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL";
+pub(super) const OVERRIDE_KEY: &str = "the name of a Secret of the pod's namespace (lower case letters, digits, - and ., at most 253 characters), with \
+                            the key under its name `key`";
 pub(super) const NO_OVERRIDES: &str = "left out where an admission policy injects the sidecar, because a policy reads no JSON: remove it, or set \
+                            the chart's injection.by to Webhook";
+pub(super) const NO_OVERRIDE_KEY: &str = "left out where an admission policy injects the sidecar, because only the webhook mounts the Secret: remove it, or set \
                             the chart's injection.by to Webhook";
 pub(super) const INJECT: &str = "names of FeatureEnvironments of the pod's namespace, separated by commas (lower case letters, \
                       digits and -, at most 40 characters each), or false";
@@ -210,7 +222,7 @@ pub(super) const NOT_A_NAME: &str =
     " is not accepted as a name: write the names of the FeatureEnvironments, such as storefront";
 
 /// Values that other products use in such annotations, and that are refused as environment names.
-pub(super) const WHETHER: [&str; 4] = ["true", "enabled", "false", "disabled"];
+pub(super) const NOT_NAMES: [&str; 4] = ["true", "enabled", "false", "disabled"];
 
 /// Allowed data ports: any user may listen on them, and each has a next port for health and metrics.
 pub(super) const PORTS: RangeInclusive<u16> = 1024..=65534;
@@ -225,7 +237,7 @@ fn environments(options: &PodOptions<'_>) -> Result<Vec<EnvironmentName>, Invali
         if name.contains('/') {
             return Err(invalid(OWN_NAMESPACE.to_owned()));
         }
-        if WHETHER.contains(&name) {
+        if NOT_NAMES.contains(&name) {
             return Err(invalid(format!("{INJECT}; {name}{NOT_A_NAME}")));
         }
         let name: EnvironmentName = name.parse().map_err(|_| invalid(INJECT.to_owned()))?;
@@ -245,6 +257,13 @@ fn port(text: &str) -> Option<u16> {
     let plain = (4..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let number: u16 = plain.then(|| text.parse().ok()).flatten()?;
     PORTS.contains(&number).then_some(number)
+}
+
+fn secret(text: &str) -> Option<String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_label =
+        |label: &str| label.chars().all(|c| plain(c) || c == '-') && label.starts_with(plain) && label.ends_with(plain);
+    (text.len() <= 253 && text.split('.').all(is_label)).then(|| text.to_owned())
 }
 
 fn log_level(text: &str) -> Option<&'static str> {
@@ -274,7 +293,7 @@ mod tests {
 
     use super::*;
 
-    fn read_one(key: &str, value: &str) -> Result<Request, String> {
+    fn read_one(key: &str, value: &str) -> Result<ParsedOptions, String> {
         let mut annotations = Map::new();
         annotations.insert(annotation::INJECT.to_owned(), json!("storefront"));
         annotations.insert(key.to_owned(), json!(value));
@@ -286,7 +305,7 @@ mod tests {
     }
 
     /// Parses the annotations of a pod with these defaults of its namespace.
-    fn both(pod: &Value, defaults: &[(&str, &str)]) -> Result<Request, String> {
+    fn both(pod: &Value, defaults: &[(&str, &str)]) -> Result<ParsedOptions, String> {
         let mut pod = pod.as_object().unwrap().clone();
         pod.insert(annotation::INJECT.to_owned(), json!("storefront"));
         let defaults = defaults.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();

@@ -15,7 +15,7 @@ mod evict;
 mod metrics;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     convert::Infallible,
     time::Duration,
 };
@@ -108,8 +108,8 @@ pub struct Auditor {
     reported: HashSet<String>,
 }
 
-/// UID of a pod and its Remora annotations. The annotations are part of the key because they can change.
-type VerdictKey = (String, BTreeMap<String, String>);
+/// UID of a pod and the hash of its Remora annotations. The hash is part of the key because annotations can change.
+type VerdictKey = (String, u64);
 
 impl Auditor {
     /// Creates an auditor. `works_since` is the time since when the self-check has succeeded without a failure, or
@@ -161,7 +161,7 @@ impl Auditor {
         let mut missing = Vec::new();
         let mut verdicts = HashMap::with_capacity(candidates.len());
         for candidate in candidates {
-            let key = (candidate.uid.clone(), candidate.annotations.clone());
+            let key = (candidate.uid.clone(), candidate.annotations);
             let missing_sidecar = match self.verdicts.remove(&key) {
                 Some(known) => known,
                 None => match self.candidates.check(&candidate).await {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::config::Config;
 use super::{
-    annotations::{self, Invalid, PodOptions, Request},
+    annotations::{self, Invalid, ParsedOptions, PodOptions},
     layout::{Layout, Layouts},
     patch::patch,
     plan::{Plan, mount_path},
@@ -119,9 +119,11 @@ pub enum Refusal {
         /// Name of the object, quoted.
         name: String,
     },
-    /// The pod overrides flags, and its namespace does not allow it.
-    #[error("annotation {key} overrides flags, which namespace {namespace} does not allow: remove the annotation, or set label {label}: \"true\" on the namespace if its pods are for tests", key = annotation::OVERRIDES, label = label::ALLOW_OVERRIDES)]
+    /// The pod overrides flags or lets requests override them, and its namespace does not allow it.
+    #[error("annotation {key} overrides flags, which namespace {namespace} does not allow: remove the annotation, or set label {label}: \"true\" on the namespace if its pods are for tests", label = label::ALLOW_OVERRIDES)]
     OverridesNotAllowed {
+        /// Key of the annotation.
+        key: &'static str,
         /// Name of the namespace, quoted.
         namespace: String,
     },
@@ -201,7 +203,7 @@ pub(super) fn parse_request<'a>(
     pod: &'a Value,
     context: &PodContext<'_>,
     own_namespace: &str,
-) -> Result<Result<(Pod<'a>, Request), Reason>, Refusal> {
+) -> Result<Result<(Pod<'a>, ParsedOptions), Reason>, Refusal> {
     let Some(annotations) = pod.pointer("/metadata/annotations").and_then(Value::as_object) else {
         return Ok(Err(Reason::NotRequested));
     };
@@ -217,8 +219,10 @@ pub(super) fn parse_request<'a>(
     }
     let options = PodOptions { pod: annotations, namespace: context.namespace, defaults: context.defaults };
     let request = annotations::read(&options)?;
-    if request.overrides.is_some() && !context.allows_overrides {
-        return Err(Refusal::OverridesNotAllowed { namespace: quote(context.namespace) });
+    let overriding = request.overrides.as_ref().map(|_| annotation::OVERRIDES);
+    let overriding = overriding.or(request.override_key.as_ref().map(|_| annotation::OVERRIDE_KEY));
+    if let Some(key) = overriding.filter(|_| !context.allows_overrides) {
+        return Err(Refusal::OverridesNotAllowed { key, namespace: quote(context.namespace) });
     }
     check_names(&parts, &request)?;
     check_ports(&parts, &request)?;
@@ -257,7 +261,7 @@ fn skip_reason(pod: &Pod<'_>, context: &PodContext<'_>, own_namespace: &str) -> 
 }
 
 /// Checks that the names of the sidecar and of its volumes are unused, or used by an earlier injection.
-fn check_names(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
+fn check_names(pod: &Pod<'_>, request: &ParsedOptions) -> Result<(), Refusal> {
     let taken = |what, taken: &str| Refusal::NameTaken { what, name: quote(taken) };
     let namesakes = pod.all_containers().filter(|container| name(container) == Some(sidecar::CONTAINER)).count();
     let position = pod.init_position(sidecar::CONTAINER);
@@ -273,7 +277,8 @@ fn check_names(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
                 .iter()
                 .map(|environment| environment.volume())
                 .chain([sidecar::NO_TOKEN_VOLUME.to_owned()])
-                .chain(request.socket.then(|| sidecar::SOCKET_VOLUME.to_owned()));
+                .chain(request.socket.then(|| sidecar::SOCKET_VOLUME.to_owned()))
+                .chain(request.override_key.as_ref().map(|_| sidecar::OVERRIDE_KEY_VOLUME.to_owned()));
             names
                 .find(|name| volumes().any(|volume| volume == name))
                 .map_or(Ok(()), |volume| Err(taken("volume", &volume)))
@@ -284,7 +289,7 @@ fn check_names(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
 
 /// True if an init container with the sidecar's name is the sidecar and serves all requested environments. The image is
 /// not compared, because other webhooks rewrite images to those of a mirror.
-fn is_ours(container: &Value, request: &Request) -> bool {
+fn is_ours(container: &Value, request: &ParsedOptions) -> bool {
     let mounts = |path: &str| {
         let mounts = container.get("volumeMounts").and_then(Value::as_array);
         mounts.into_iter().flatten().any(|mount| mount.get("mountPath").and_then(Value::as_str) == Some(path))
@@ -292,11 +297,12 @@ fn is_ours(container: &Value, request: &Request) -> bool {
     is_native_sidecar(container)
         && request.environments.iter().all(|environment| mounts(&mount_path(environment)))
         && (!request.socket || mounts(sidecar::SOCKET_DIRECTORY))
+        && (request.override_key.is_none() || mounts(sidecar::OVERRIDE_KEY_DIRECTORY))
 }
 
 /// Checks that no other container declares one of the sidecar's ports. If a container uses such a port without a
 /// declaration, the sidecar fails to bind it.
-fn check_ports(pod: &Pod<'_>, request: &Request) -> Result<(), Refusal> {
+fn check_ports(pod: &Pod<'_>, request: &ParsedOptions) -> Result<(), Refusal> {
     let others = pod.all_containers().filter(|container| name(container) != Some(sidecar::CONTAINER));
     for container in others {
         for port in container.get("ports").and_then(Value::as_array).into_iter().flatten() {

@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 4096;
 const NAME_MAX: usize = 2000;
 
 /// What the annotation must be.
-pub(super) const GRAMMAR: &str = "JSON of at most 16 flags and 4096 bytes, such as {\"banner\": {\"enabled\": true, \"value\": \"Sale\"}}; a value is a string, \
+pub(crate) const GRAMMAR: &str = "JSON of at most 16 flags and 4096 bytes, such as {\"banner\": {\"enabled\": true, \"value\": \"Sale\"}}; a value is a string, \
                        an integer, true, false or null";
 
 /// Overrides by the flag's name.
@@ -58,8 +58,8 @@ impl Overrides {
         self.0.keys().cloned()
     }
 
-    /// Returns the sidecar's argument. Kubelet expands `$(NAME)` in arguments, so no `$` is in it.
-    pub(super) fn argument(&self) -> String {
+    /// Returns the JSON as the sidecar's argument. Kubelet expands `$(NAME)` in arguments, so no `$` is in it.
+    pub(crate) fn argument(&self) -> String {
         serde_json::to_string(self).unwrap_or_default().replace('$', "\\u0024")
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::layout::READABLE;
-use super::{annotations::Request, config::Config, layout::Layout, pod::Pod, resources::resources};
+use super::{annotations::ParsedOptions, config::Config, layout::Layout, pod::Pod, resources::resources};
 use crate::api::names::{self, EnvironmentName, sidecar};
 
 /// Everything that injection adds to a pod.
@@ -26,7 +26,7 @@ impl Plan {
 
     pub(super) fn new(
         pod: &Pod<'_>,
-        request: &Request,
+        request: &ParsedOptions,
         config: &Config,
         layout: impl Fn(&EnvironmentName) -> Layout,
         mut warnings: Vec<String>,
@@ -47,6 +47,7 @@ impl Plan {
         let snapshots = request.environments.iter().map(|environment| layout(environment).volume(environment));
         let mut volumes: Vec<_> = snapshots.chain([no_token()]).collect();
         volumes.extend(request.socket.then(socket_volume));
+        volumes.extend(request.override_key.as_deref().map(override_key_volume));
         let record = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "format": names::FORMAT.to_string(),
@@ -71,7 +72,7 @@ pub(super) fn mount_path(environment: &EnvironmentName) -> String {
 
 /// Builds the native sidecar container. Kubelet starts it before the containers that follow it and stops it after all
 /// of them.
-fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Value) -> Value {
+fn container(pod: &Pod<'_>, request: &ParsedOptions, config: &Config, resources: &Value) -> Value {
     let admin = request.admin_port();
     let mut args = vec![
         "--snapshots".to_owned(),
@@ -92,6 +93,10 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
     if let Some(overrides) = &request.overrides {
         args.extend([sidecar::OVERRIDES_OPTION.to_owned(), overrides.argument()]);
     }
+    if request.override_key.is_some() {
+        let file = format!("{}/{}", sidecar::OVERRIDE_KEY_DIRECTORY, sidecar::OVERRIDE_KEY);
+        args.extend([sidecar::OVERRIDE_KEY_OPTION.to_owned(), file]);
+    }
     for environment in &request.environments {
         args.extend(["--environment".to_owned(), environment.to_string()]);
     }
@@ -104,6 +109,7 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
         .collect();
     mounts.push(json!({"name": sidecar::NO_TOKEN_VOLUME, "mountPath": TOKEN_PATH, "readOnly": true}));
     mounts.extend(request.socket.then(socket_mount));
+    mounts.extend(request.override_key.is_some().then(override_key_mount));
     json!({
         "name": sidecar::CONTAINER,
         "image": config.sidecar_image,
@@ -129,7 +135,7 @@ fn container(pod: &Pod<'_>, request: &Request, config: &Config, resources: &Valu
 ///
 /// The sidecar has no readiness probe and no liveness probe: stale flags are no reason to remove the application from
 /// its Service, and a restart does not bring missing flags.
-fn startup_probe(request: &Request) -> Value {
+fn startup_probe(request: &ParsedOptions) -> Value {
     /// Seconds that the probe allows beyond `--await`. The sidecar answers at the end of `--await` in any case, so only
     /// a sidecar that does not run reaches this limit.
     const MARGIN: u64 = 30;
@@ -186,4 +192,16 @@ fn socket_volume() -> Value {
 
 fn socket_mount() -> Value {
     json!({"name": sidecar::SOCKET_VOLUME, "mountPath": sidecar::SOCKET_DIRECTORY})
+}
+
+/// Returns the volume of the key that signs overrides. Optional, so that a pod starts before somebody has created the
+/// Secret.
+fn override_key_volume(secret: &str) -> Value {
+    let items = json!([{"key": sidecar::OVERRIDE_KEY, "path": sidecar::OVERRIDE_KEY}]);
+    let source = json!({"secretName": secret, "optional": true, "defaultMode": READABLE, "items": items});
+    json!({"name": sidecar::OVERRIDE_KEY_VOLUME, "secret": source})
+}
+
+fn override_key_mount() -> Value {
+    json!({"name": sidecar::OVERRIDE_KEY_VOLUME, "mountPath": sidecar::OVERRIDE_KEY_DIRECTORY, "readOnly": true})
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    annotations::{Bounds, Request},
+    annotations::{ParsedOptions, ResourceAmounts},
     pod::{Pod, is_native_sidecar, name},
     quantity::Quantity,
 };
@@ -34,7 +34,7 @@ pub(super) const GUARANTEED_CPU: &str = "100m";
 
 /// Returns the sidecar's `resources` and the warnings about them. `payload` is the capacity of the largest volume in
 /// bytes.
-pub(super) fn resources(pod: &Pod<'_>, request: &Request, payload: u128) -> (Value, Vec<String>) {
+pub(super) fn resources(pod: &Pod<'_>, request: &ParsedOptions, payload: u128) -> (Value, Vec<String>) {
     let memory_limit = memory_limit(payload);
     let others = || pod.all_containers().filter(|container| name(container) != Some(sidecar::CONTAINER));
     let (cpu, memory) = if has_pod_level(pod) {
@@ -112,20 +112,20 @@ fn parse(text: &str) -> Option<Quantity> {
 }
 
 /// Returns only the amounts that annotations set.
-fn requested(bounds: &Bounds) -> Amounts {
+fn requested(bounds: &ResourceAmounts) -> Amounts {
     let written = |quantity: &Option<Quantity>| quantity.as_ref().map(ToString::to_string);
     Amounts { request: written(&bounds.request), limit: written(&bounds.limit) }
 }
 
 /// Makes request and limit equal, except if annotations set both. Neither set: both are `default`.
-fn equal(bounds: &Bounds, default: &str) -> Amounts {
+fn equal(bounds: &ResourceAmounts, default: &str) -> Amounts {
     let Amounts { request, limit } = requested(bounds);
     let either = request.clone().or_else(|| limit.clone()).unwrap_or_else(|| default.to_owned());
     Amounts { request: Some(request.unwrap_or_else(|| either.clone())), limit: Some(limit.unwrap_or(either)) }
 }
 
 /// Fills in the defaults, adjusted so that the request does not exceed the limit.
-fn bounded(bounds: &Bounds, request: &str, limit: Option<&str>) -> Amounts {
+fn bounded(bounds: &ResourceAmounts, request: &str, limit: Option<&str>) -> Amounts {
     let chosen = requested(bounds);
     let above = |left: &str, right: &str| match (parse(left), parse(right)) {
         (Some(left), Some(right)) => left.milli() > right.milli(),

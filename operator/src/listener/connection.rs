@@ -26,7 +26,7 @@ use tower::ServiceExt;
 use super::{
     Limits, Transport,
     activity::{Activity, TrackedStream},
-    limits::Phase,
+    limits::Shutdown,
     slots::Slot,
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Connection {
     pub(super) transport: Transport,
     pub(super) router: Router,
     pub(super) limits: Limits,
-    pub(super) phases: watch::Receiver<Phase>,
+    pub(super) phases: watch::Receiver<Shutdown>,
     pub(super) slot: Slot,
 }
 
@@ -94,7 +94,7 @@ impl Connection {
         let mut phases = self.phases.clone();
         tokio::select! {
             ended = connection.as_mut() => return Ok(ended?),
-            _ = phases.wait_for(|phase| *phase == Phase::Ending) => {}
+            _ = phases.wait_for(|phase| *phase == Shutdown::Ending) => {}
             () = overdue => {}
         }
         // Answers the request under way and accepts no new one. A request whose head is incomplete is not under way.
@@ -122,7 +122,7 @@ async fn answer(
     slot: &Slot,
     limits: &Limits,
     activity: &Arc<Activity>,
-    phases: &watch::Receiver<Phase>,
+    phases: &watch::Receiver<Shutdown>,
 ) -> Result<Response<Body>, Infallible> {
     let _busy = activity.busy();
     let mut answer = match complete(router, request, slot, limits).await {
@@ -131,7 +131,7 @@ async fn answer(
     };
     slot.answered(answer.extensions_mut().remove::<Useful>().is_some());
     // The header makes the caller connect to another replica next time.
-    if *phases.borrow() > Phase::Serving {
+    if *phases.borrow() > Shutdown::Serving {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     Ok(answer)

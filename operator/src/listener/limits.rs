@@ -111,7 +111,7 @@ impl Limits {
 
 /// Phase of a listener's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+pub(super) enum Shutdown {
     /// The listener accepts connections and requests.
     Serving,
     /// The listener answers requests and closes their connections.

@@ -12,7 +12,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::limits::Phase;
+use super::limits::Shutdown;
 use super::transport::Transport;
 use super::{
     Limits,
@@ -28,14 +28,14 @@ pub async fn serve(
     limits: Limits,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let (phase, phases) = watch::channel(Phase::Serving);
+    let (phase, phases) = watch::channel(Shutdown::Serving);
     let accepting = accept(listener, router, transport, limits, phases);
     let ending = async {
         // An error means that the sender is gone and nothing else can end the listener, so it ends.
         let _ = shutdown.wait_for(|shutdown| *shutdown).await;
-        phase.send_replace(Phase::Leaving);
+        phase.send_replace(Shutdown::Leaving);
         sleep(limits.linger).await;
-        phase.send_replace(Phase::Ending);
+        phase.send_replace(Shutdown::Ending);
     };
     let (mut connections, ()) = tokio::join!(accepting, ending);
     if timeout(limits.drain, async { while connections.join_next().await.is_some() {} }).await.is_err() {
@@ -55,7 +55,7 @@ async fn accept(
     router: Router,
     transport: Transport,
     limits: Limits,
-    mut phases: watch::Receiver<Phase>,
+    mut phases: watch::Receiver<Shutdown>,
 ) -> JoinSet<()> {
     let slots = Slots::new(limits);
     let mut connections = JoinSet::new();
@@ -74,7 +74,7 @@ async fn accept(
         };
         let event = tokio::select! {
             biased;
-            _ = phases.wait_for(|phase| *phase == Phase::Ending) => return connections,
+            _ = phases.wait_for(|phase| *phase == Shutdown::Ending) => return connections,
             Some(_) = connections.join_next() => continue,
             slot = entering => Event::Entered(slot),
             accepted = listener.accept(), if can_accept && caller.is_none() => Event::Accepted(accepted),

@@ -101,7 +101,7 @@ impl Snapshot {
     /// # Errors
     /// The core is in parts, and its header cannot be read.
     pub(super) fn contents(&self, set: CoreSet) -> Result<Vec<Content<'_>>, ReadError> {
-        let mut contents = self.archived();
+        let mut contents = self.archive_contents();
         if let Some(core) = self.core().filter(|_| self.core_parts() > 0) {
             let parts = contents.iter_mut().filter(|content| files::is_core_part(&content.file));
             for (number, part) in parts.enumerate() {
@@ -114,7 +114,7 @@ impl Snapshot {
 
     /// Returns the contents of the objects that hold the snapshot as an earlier revision. A core in parts has no pointer
     /// then, and its parts have the names of set `a`.
-    pub(super) fn archived(&self) -> Vec<Content<'_>> {
+    pub(super) fn archive_contents(&self) -> Vec<Content<'_>> {
         let mut contents = Vec::new();
         for file in &self.files {
             if file.is_core() && self.core_parts() > 0 {

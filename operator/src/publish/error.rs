@@ -25,6 +25,16 @@ pub enum Error {
     /// The core cannot be divided into parts.
     #[error("the compiled core cannot be divided into objects: {0}; report this as a bug of Remora")]
     Indivisible(#[from] ReadError),
+    /// The namespace has used up its share of the memory for snapshots.
+    #[error(
+        "the snapshot takes {bytes} bytes, and the snapshots of this namespace have used up its share of the {limit} bytes that the controller keeps for all namespaces: delete environments that nobody uses, leave out features or overrides with spec.prune, or ask the administrator to raise controller.maxSnapshotBytes and the controller's memory limit"
+    )]
+    OutOfMemory {
+        /// Memory that the snapshot takes, in bytes.
+        bytes: usize,
+        /// Memory for the snapshots of all namespaces, in bytes.
+        limit: usize,
+    },
     /// The namespace's quota is used up.
     #[error("{object} does not fit the namespace's quota ({problem}): raise the quota, or delete what is not needed")]
     QuotaExceeded {
@@ -37,7 +47,9 @@ pub enum Error {
     #[error("the namespace is being deleted: nothing is published into it")]
     NamespaceTerminating,
     /// The API server did not return a published object.
-    #[error("{object} cannot be read: {problem}")]
+    #[error(
+        "{object} cannot be read: {problem}: check the API server, and the controller's permissions; the operator tries again"
+    )]
     ReadFailed {
         /// Kind and name of the object.
         object: String,
@@ -45,7 +57,9 @@ pub enum Error {
         problem: String,
     },
     /// The API server refused the write, or did not answer.
-    #[error("{object} cannot be written: {problem}")]
+    #[error(
+        "{object} cannot be written: {problem}: check the API server, and the controller's permissions; the operator tries again"
+    )]
     WriteFailed {
         /// Kind and name of the object.
         object: String,
@@ -61,6 +75,7 @@ impl Error {
             Self::Conflict(_) => Reason::Conflict,
             Self::CapacityExceeded { .. } => Reason::CapacityExceeded,
             Self::Indivisible(_) => Reason::CompileCrashed,
+            Self::OutOfMemory { .. } => Reason::SnapshotMemoryFull,
             Self::QuotaExceeded { .. } => Reason::QuotaExceeded,
             Self::NamespaceTerminating => Reason::NamespaceTerminating,
             Self::ReadFailed { .. } => Reason::ReadFailed,

@@ -6,7 +6,7 @@ use super::{
     Destination, Error, Owner, Publisher, WriteCache,
     object::{Verdict, Wanted},
     owner::Collection,
-    record::{Past, Record},
+    record::{ArchivedRevision, Record},
     snapshot::{File, Snapshot},
 };
 use crate::api::ObjectKind;
@@ -26,9 +26,9 @@ impl Publisher {
         snapshot: &Snapshot,
         cache: &mut WriteCache,
     ) -> Result<(), Error> {
-        let objects = destination.collection();
+        let objects = destination.current();
         let mut retries = ARCHIVE_RETRIES;
-        for content in snapshot.archived() {
+        for content in snapshot.archive_contents() {
             let wanted = Wanted::past(objects.owner, content, &snapshot.revision);
             while let Err(error) = self.copy(objects, &wanted, cache).await {
                 if objects.object_kind == ObjectKind::Secret {
@@ -44,7 +44,7 @@ impl Publisher {
     async fn copy(&self, objects: Collection<'_>, wanted: &Wanted<'_>, cache: &WriteCache) -> Result<(), Error> {
         let (verdict, found) = self.check(objects, wanted, cache).await?;
         if verdict == Verdict::Outdated {
-            self.apply(objects, wanted, found.as_ref()).await?;
+            self.apply(objects, wanted, found.as_deref()).await?;
         }
         Ok(())
     }
@@ -53,8 +53,12 @@ impl Publisher {
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn restore(&self, destination: &Destination, past: &Past) -> Result<Option<Snapshot>, Error> {
-        let objects = destination.collection();
+    pub async fn read_archived(
+        &self,
+        destination: &Destination,
+        past: &ArchivedRevision,
+    ) -> Result<Option<Snapshot>, Error> {
+        let objects = destination.current();
         let mut files = Vec::new();
         for (file, digest) in &past.files {
             let name = objects.owner.environment.past_object(file, &past.revision, digest);
@@ -66,13 +70,39 @@ impl Publisher {
         Ok(Some(Snapshot::from_archived(past.revision.clone(), files)))
     }
 
+    /// Deletes the copies in objects of the other kind that dropped revisions use and kept revisions do not.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
+    pub async fn forget_former(
+        &self,
+        destination: &Destination,
+        dropped: &[ArchivedRevision],
+        kept: &[ArchivedRevision],
+    ) -> Result<(), Error> {
+        self.forget_in(destination.other_kind(), dropped, kept).await
+    }
+
     /// Deletes the objects that dropped revisions use and kept revisions do not. An object that the watch has not
     /// reported yet is deleted later, after the grace period.
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn forget(&self, destination: &Destination, dropped: &[Past], kept: &[Past]) -> Result<(), Error> {
-        let objects = destination.collection();
+    pub async fn forget(
+        &self,
+        destination: &Destination,
+        dropped: &[ArchivedRevision],
+        kept: &[ArchivedRevision],
+    ) -> Result<(), Error> {
+        self.forget_in(destination.current(), dropped, kept).await
+    }
+
+    async fn forget_in(
+        &self,
+        objects: Collection<'_>,
+        dropped: &[ArchivedRevision],
+        kept: &[ArchivedRevision],
+    ) -> Result<(), Error> {
         let kept = names(objects.owner, kept);
         for name in names(objects.owner, dropped).difference(&kept) {
             // The cache has no Secret that another process wrote, so the API server is asked.
@@ -95,13 +125,13 @@ pub(super) fn copies(owner: &Owner, record: &Record, published: &str) -> HashSet
     let published = record.files.iter().map(|(file, digest)| owner.environment.past_object(file, published, digest));
     let mut copies = names(owner, &record.history);
     copies.extend(names(owner, &record.dropped));
-    copies.extend(names(owner, &record.former));
+    copies.extend(names(owner, &record.archived_in_other_kind));
     copies.extend(published);
     copies
 }
 
 /// Returns the names of all objects that hold these revisions.
-pub(super) fn names(owner: &Owner, history: &[Past]) -> HashSet<String> {
+pub(super) fn names(owner: &Owner, history: &[ArchivedRevision]) -> HashSet<String> {
     let files = history.iter().flat_map(|past| past.files.iter().map(move |file| (&past.revision, file)));
     files.map(|(revision, (file, digest))| owner.environment.past_object(file, revision, digest)).collect()
 }

@@ -9,11 +9,12 @@ use super::{
     core::{Content, Placed},
     owner::{self, Owner, is_our_apply},
     record::Record,
+    record_bounds::RECORD_BYTES,
 };
 use crate::api::names::annotation;
 
 /// Annotation that keeps Stakater's Reloader, a widely used controller, from restarting pods whenever flags change.
-const RELOADER_IGNORE: &str = "reloader.stakater.com/ignore";
+pub(super) const RELOADER_IGNORE: &str = "reloader.stakater.com/ignore";
 
 /// Result of the comparison of an existing object with its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +107,11 @@ fn annotations(content: &Content<'_>) -> BTreeMap<String, String> {
     ])
 }
 
-/// Parses the record in a core's annotation. `None` if the annotation is missing or cannot be parsed.
+/// Parses the record in a core's annotation. `None` if the annotation is missing, cannot be parsed, or names more than the
+/// operator writes: each copy that it names is looked for.
 pub(super) fn record(core: &ObjectMeta) -> Option<Record> {
-    serde_json::from_str(owner::annotation(core, annotation::RECORD)?).ok()
+    let text = owner::annotation(core, annotation::RECORD).filter(|text| text.len() <= RECORD_BYTES)?;
+    serde_json::from_str(text).ok().filter(Record::is_bounded)
 }
 
 fn carries(found: Option<&BTreeMap<String, String>>, wanted: &BTreeMap<String, String>) -> bool {

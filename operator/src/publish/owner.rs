@@ -30,6 +30,9 @@ pub struct Destination {
     pub object_kind: ObjectKind,
     /// True if there may be objects of the other kind. They are kept up to date until no pod mounts them.
     pub has_other_kind: bool,
+    /// True if a publication in objects of the other kind may have been cut off. Its objects are deleted, because no pod
+    /// mounts them.
+    pub has_unfinished: bool,
 }
 
 /// Objects of one kind that belong to one FeatureEnvironment.
@@ -41,18 +44,18 @@ pub(super) struct Collection<'a> {
 
 impl Destination {
     /// Returns the objects of the published kind.
-    pub(super) fn collection(&self) -> Collection<'_> {
+    pub(super) fn current(&self) -> Collection<'_> {
         Collection { owner: &self.owner, object_kind: self.object_kind }
     }
 
     /// Returns the objects of the other kind, whether there are any or not.
-    pub(super) fn unused(&self) -> Collection<'_> {
+    pub(super) fn other_kind(&self) -> Collection<'_> {
         Collection { owner: &self.owner, object_kind: self.object_kind.other() }
     }
 
     /// Returns the objects of the other kind, if there may be any.
-    pub(super) fn other(&self) -> Option<Collection<'_>> {
-        self.has_other_kind.then(|| self.unused())
+    pub(super) fn other_kind_if_used(&self) -> Option<Collection<'_>> {
+        self.has_other_kind.then(|| self.other_kind())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reads what is published: the revision and its record from the cached metadata, and whole snapshots from the cluster.
 
+use std::sync::Arc;
+
 use kube::core::ObjectMeta;
 use remora_snapshot::{
     Pointer,
@@ -23,14 +25,15 @@ impl Publisher {
     /// Returns the record of the published revision. `None` if the version that published it wrote no record, or if the
     /// record was altered and cannot be parsed.
     pub fn record(&self, destination: &Destination) -> Option<Record> {
-        if let Some(core) = self.core(destination.collection()) {
+        if let Some(core) = self.core(destination.current()) {
             return object::record(&core);
         }
         let records = self.obsolete_cores(destination).into_iter().filter_map(|core| object::record(&core));
         let latest = records.max_by_key(|record| record.published_at.0)?;
         // Copies of earlier revisions exist only in the obsolete kind and format.
-        let former = latest.history.into_iter().chain(latest.dropped).chain(latest.former).collect();
-        Some(Record { history: Vec::new(), dropped: Vec::new(), former, ..latest })
+        let archived_in_other_kind =
+            latest.history.into_iter().chain(latest.dropped).chain(latest.archived_in_other_kind).collect();
+        Some(Record { history: Vec::new(), dropped: Vec::new(), archived_in_other_kind, ..latest })
     }
 
     /// Returns the other format in which a revision is published, if none is published in the current format.
@@ -43,12 +46,12 @@ impl Publisher {
     }
 
     /// Returns the core that is published in the current format, and the objects that it belongs to.
-    fn published<'a>(&self, destination: &'a Destination) -> Option<(Collection<'a>, ObjectMeta)> {
-        let collections = [Some(destination.collection()), destination.other()];
+    fn published<'a>(&self, destination: &'a Destination) -> Option<(Collection<'a>, Arc<ObjectMeta>)> {
+        let collections = [Some(destination.current()), destination.other_kind_if_used()];
         collections.into_iter().flatten().find_map(|objects| Some((objects, self.core(objects)?)))
     }
 
-    pub(super) fn core(&self, objects: Collection<'_>) -> Option<ObjectMeta> {
+    pub(super) fn core(&self, objects: Collection<'_>) -> Option<Arc<ObjectMeta>> {
         let core = self.known(objects, &objects.owner.environment.object(files::CORE))?;
         (objects.owner.owns(&core) && core.deletion_timestamp.is_none()).then_some(core)
     }
@@ -59,7 +62,7 @@ impl Publisher {
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn recover(&self, destination: &Destination) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
+    pub async fn read_published(&self, destination: &Destination) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
         let Some((objects, core)) = self.published(destination) else {
             return Ok(None);
         };

@@ -1,3 +1,5 @@
+//! Record of a published revision, in an annotation of its core object.
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -6,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::snapshot::Snapshot;
 use crate::{
     api::{Changes, names::EnvironmentName},
-    compile::guard::DocumentSummary,
+    compile::guard::GuardBaseline,
 };
 
 /// Metadata of a published snapshot, stored on its core object: facts that another process needs and cannot read from
@@ -17,20 +19,20 @@ pub struct Record {
     /// Time at which this revision was published.
     pub published_at: Time,
     /// Summary of the document that was accepted last.
-    pub document: DocumentSummary,
+    pub document: GuardBaseline,
     /// Flags that this revision changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
     /// Earlier revisions that are kept, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub history: Vec<Past>,
+    pub history: Vec<ArchivedRevision>,
     /// Earlier revisions that this publication dropped. A process that ends before it has deleted their copies leaves them
     /// to the next one, which finds Secrets by their names only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dropped: Vec<Past>,
+    pub dropped: Vec<ArchivedRevision>,
     /// Earlier revisions whose copies are objects of the other kind, which pods may still mount.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub former: Vec<Past>,
+    #[serde(rename = "former", default, skip_serializing_if = "Vec::is_empty")]
+    pub archived_in_other_kind: Vec<ArchivedRevision>,
     /// Digest of each file of this revision, by file name. While the next revision is written, the objects hold some
     /// files of it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -40,7 +42,7 @@ pub struct Record {
 /// Earlier revision that is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Past {
+pub struct ArchivedRevision {
     /// Revision of the snapshot.
     pub revision: String,
     /// Time at which the revision was published.
@@ -52,7 +54,7 @@ pub struct Past {
     pub(super) files: BTreeMap<String, String>,
 }
 
-impl Past {
+impl ArchivedRevision {
     /// Creates the history entry for a snapshot that is being replaced.
     pub fn of(snapshot: &Snapshot, published_at: Time, changes: Option<Changes>) -> Self {
         Self { revision: snapshot.revision.clone(), published_at, changes, files: snapshot.digests() }
@@ -66,9 +68,9 @@ impl Past {
 
 impl Record {
     /// Keeps the latest `limit` earlier revisions, and in addition those in `needed`. Returns the dropped revisions.
-    pub fn trim(&mut self, limit: usize, needed: &[&str]) -> Vec<Past> {
+    pub fn trim(&mut self, limit: usize, needed: &[&str]) -> Vec<ArchivedRevision> {
         let mut left = limit;
-        let keep = |past: &Past| {
+        let keep = |past: &ArchivedRevision| {
             let counts = !needed.contains(&past.revision.as_str());
             let keep = !counts || left > 0;
             left -= usize::from(counts && keep);
@@ -87,8 +89,8 @@ mod tests {
 
     use super::*;
 
-    fn past(revision: &str) -> Past {
-        Past {
+    fn past(revision: &str) -> ArchivedRevision {
+        ArchivedRevision {
             revision: revision.to_owned(),
             published_at: Time(Timestamp::UNIX_EPOCH),
             changes: None,
@@ -101,14 +103,14 @@ mod tests {
         let document = serde_json::from_value(
             json!({"source": "s", "environment": "e", "features": 0, "segments": 0, "overrides": 0}),
         );
-        let history: Vec<Past> = ["e", "d", "c", "b", "a"].map(past).to_vec();
+        let history: Vec<ArchivedRevision> = ["e", "d", "c", "b", "a"].map(past).to_vec();
         let whole = Record {
             published_at: Time(Timestamp::UNIX_EPOCH),
             document: document.unwrap(),
             changes: None,
             history: history.clone(),
             dropped: Vec::new(),
-            former: Vec::new(),
+            archived_in_other_kind: Vec::new(),
             files: BTreeMap::new(),
         };
         for (limit, needed, kept) in [

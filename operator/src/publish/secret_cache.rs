@@ -4,6 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
@@ -29,14 +30,17 @@ const LATE: Duration = Duration::from_secs(600);
 
 /// Metadata of Secrets after the last poll or write, by namespace and environment, then by name.
 #[derive(Default)]
-pub(super) struct SecretCache(Mutex<HashMap<(String, String), BTreeMap<String, ObjectMeta>>>);
+pub(super) struct SecretCache(Mutex<HashMap<(String, String), Named>>);
+
+/// Metadata of objects by name.
+type Named = BTreeMap<String, Arc<ObjectMeta>>;
 
 impl SecretCache {
-    pub(super) fn get(&self, owner: &Owner, name: &str) -> Option<ObjectMeta> {
+    pub(super) fn get(&self, owner: &Owner, name: &str) -> Option<Arc<ObjectMeta>> {
         self.0.lock().get(&key(owner))?.get(name).cloned()
     }
 
-    pub(super) fn all(&self, owner: &Owner) -> Vec<ObjectMeta> {
+    pub(super) fn all(&self, owner: &Owner) -> Vec<Arc<ObjectMeta>> {
         self.0.lock().get(&key(owner)).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
     }
 
@@ -45,7 +49,7 @@ impl SecretCache {
         let mut environments = self.0.lock();
         let objects = environments.entry(key(owner)).or_default();
         match found {
-            Some(found) => objects.insert(name.to_owned(), found),
+            Some(found) => objects.insert(name.to_owned(), Arc::new(found)),
             None => objects.remove(name),
         };
     }
@@ -76,8 +80,8 @@ impl WriteCache {
 
 /// Returns the Secrets of this destination, if it has or had any.
 fn secrets<'a>(destination: &'a Destination, cache: &WriteCache) -> Option<Collection<'a>> {
-    let unused = (!cache.late.is_empty()).then(|| destination.unused());
-    let collections = [Some(destination.collection()), destination.other(), unused];
+    let unused = (destination.has_unfinished || !cache.late.is_empty()).then(|| destination.other_kind());
+    let collections = [Some(destination.current()), destination.other_kind_if_used(), unused];
     collections.into_iter().flatten().find(|objects| objects.object_kind == ObjectKind::Secret)
 }
 
@@ -92,16 +96,25 @@ impl Publisher {
         match cache.refreshed {
             Some(refreshed) if refreshed.elapsed() < REFRESH_INTERVAL => return Ok(()),
             Some(_) => self.refresh(secrets, cache).await?,
-            None => self.discover(secrets, cache).await?,
+            None => self.discover(destination, secrets, cache).await?,
         }
         cache.refreshed = Some(Instant::now());
         Ok(())
     }
 
-    async fn discover(&self, secrets: Collection<'_>, cache: &mut WriteCache) -> Result<(), Error> {
+    async fn discover(
+        &self,
+        destination: &Destination,
+        secrets: Collection<'_>,
+        cache: &mut WriteCache,
+    ) -> Result<(), Error> {
         self.refresh(secrets, cache).await?;
         self.discover_in(FORMAT, secrets, cache).await?;
-        self.discover_copies(secrets, cache).await?;
+        self.discover_copies(secrets, self.core(secrets), cache).await?;
+        if destination.has_unfinished {
+            // The publication copied the revision of the other kind first.
+            self.discover_copies(secrets, self.core(destination.current()), cache).await?;
+        }
         for format in FORMAT.earlier() {
             // A first publication that was cut off has no core.
             self.discover_in(format, secrets, cache).await?;
@@ -109,9 +122,14 @@ impl Publisher {
         Ok(())
     }
 
-    /// Finds the copies that the core's record names. The process before may have sent those that are missing.
-    async fn discover_copies(&self, secrets: Collection<'_>, cache: &mut WriteCache) -> Result<(), Error> {
-        let Some(core) = self.core(secrets) else { return Ok(()) };
+    /// Finds the copies that the record of a core names. The process before may have sent those that are missing.
+    async fn discover_copies(
+        &self,
+        secrets: Collection<'_>,
+        core: Option<Arc<ObjectMeta>>,
+        cache: &mut WriteCache,
+    ) -> Result<(), Error> {
+        let Some(core) = core else { return Ok(()) };
         let record = object::record(&core).zip(owner::annotation(&core, annotation::REVISION));
         let Some((record, revision)) = record else { return Ok(()) };
         for name in history::copies(secrets.owner, &record, revision) {
@@ -168,7 +186,7 @@ impl Publisher {
 
     async fn refresh(&self, secrets: Collection<'_>, cache: &mut WriteCache) -> Result<(), Error> {
         let now = Instant::now();
-        let known = self.secrets.all(secrets.owner).into_iter().filter_map(|known| known.name);
+        let known = self.secrets.all(secrets.owner).into_iter().filter_map(|known| known.name.clone());
         let names: BTreeSet<String> = known.chain(cache.late.keys().cloned()).collect();
         for name in names {
             let found = self.calls(secrets).metadata(&name).await?;

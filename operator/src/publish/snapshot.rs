@@ -1,8 +1,18 @@
-use std::collections::BTreeMap;
+//! Files of one revision, as they are written to objects and read from them.
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use remora_snapshot::files;
 
-use crate::{compile::digest::digest, compiler::Response};
+use super::Error;
+use crate::{
+    compile::digest::digest,
+    compiler::Response,
+    memory::{Memory, Reserved},
+};
+
+/// Memory that a snapshot takes beside its files: its state, its record and the status.
+const BESIDE_FILES: usize = 16 << 10;
 
 /// Published form of an environment at one revision, either compiled by this process or read from the cluster after a
 /// restart.
@@ -14,7 +24,20 @@ pub struct Snapshot {
     pub files: Vec<File>,
     /// Digests of the parts in which the core is published. Empty if the core is published in one object.
     pub(super) parts: Vec<String>,
+    kept: Kept,
 }
+
+/// Memory that a snapshot has reserved. It is no part of the content, so all are equal.
+#[derive(Clone, Debug, Default)]
+struct Kept(#[expect(dead_code, reason = "returns the memory when it is dropped")] Option<Arc<Reserved>>);
+
+impl PartialEq for Kept {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Kept {}
 
 /// File of a snapshot. Each file is published in one object, except a core that needs several.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,17 +68,29 @@ impl Snapshot {
     pub fn new(revision: String, mut files: Vec<File>) -> Self {
         files.sort_by(|a, b| a.is_core().cmp(&b.is_core()).then_with(|| a.name.cmp(&b.name)));
         let parts = files.last().filter(|last| last.is_core()).map(|core| part_digests(&core.bytes));
-        Self { revision, parts: parts.unwrap_or_default(), files }
+        Self { revision, parts: parts.unwrap_or_default(), files, kept: Kept::default() }
+    }
+
+    /// Reserves the memory that the snapshot takes, until it is dropped.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]: the namespace has used up its share. The snapshot must not be kept then.
+    pub fn keep_in(&mut self, memory: &Arc<Memory>, namespace: &str) -> Result<(), Error> {
+        let bytes = self.size() + BESIDE_FILES;
+        let reserved = memory.share(namespace).reserve(bytes);
+        let reserved = reserved.map_err(|_| Error::OutOfMemory { bytes, limit: memory.bytes() })?;
+        self.kept = Kept(Some(Arc::new(reserved)));
+        Ok(())
     }
 
     /// Returns the core.
-    pub(super) fn core(&self) -> Option<&File> {
+    pub fn core(&self) -> Option<&File> {
         self.files.last().filter(|last| last.is_core())
     }
 
     /// Returns the digest of each file that a copy of the snapshot has, by file name.
     pub fn digests(&self) -> BTreeMap<String, String> {
-        let contents = self.archived().into_iter();
+        let contents = self.archive_contents().into_iter();
         contents.map(|content| (content.file.into_owned(), content.digest.into_owned())).collect()
     }
 

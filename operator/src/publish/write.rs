@@ -13,7 +13,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Error, object::Wanted, owner::Collection};
+use super::{Error, metadata, object::Wanted, owner::Collection};
 use crate::api::{
     ObjectKind,
     names::{FIELD_MANAGER, SNAPSHOT_TYPE},
@@ -100,7 +100,7 @@ impl Calls<'_> {
         let api = self.api::<K>();
         let applied =
             self.in_time(Purpose::Write, &wanted.name, api.patch_metadata(&wanted.name, &parameters, &patch)).await?;
-        Ok(applied.metadata)
+        Ok(metadata::selected(applied.metadata))
     }
 
     /// Gets the object's current metadata from the API server. `None` if the object does not exist.
@@ -113,7 +113,7 @@ impl Calls<'_> {
 
     async fn metadata_of<K: SnapshotObject>(&self, name: &str) -> Result<Option<ObjectMeta>, Error> {
         let found = self.in_time(Purpose::Read, name, self.api::<K>().get_metadata_opt(name)).await?;
-        Ok(found.map(|found| found.metadata))
+        Ok(found.map(|found| metadata::selected(found.metadata)))
     }
 
     /// Gets the object. `None` if it does not exist.

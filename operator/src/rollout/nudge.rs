@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::{
     RunningPods,
+    in_progress::InProgress,
     pace::Pace,
     pods::{self, Injected},
 };
@@ -44,6 +45,17 @@ pub struct Nudger {
     client: Client,
     pods: RunningPods,
     pace: Arc<Pace>,
+    in_progress: InProgress,
+}
+
+/// Places for patches, which several nudgers may share.
+#[derive(Clone, Debug)]
+pub struct Patches(Arc<Pace>);
+
+impl Default for Patches {
+    fn default() -> Self {
+        Self(Arc::new(Pace::new(PATCHES, GAP)))
+    }
 }
 
 /// Outcome of a notification.
@@ -81,7 +93,13 @@ pub(super) fn is_unnotified(pod: &Injected, revision: &str, published_at: Option
 impl Nudger {
     /// Creates a nudger that patches `pods` through this client.
     pub fn new(client: Client, pods: RunningPods) -> Self {
-        Self { client, pods, pace: Arc::new(Pace::new(PATCHES, GAP)) }
+        Self { client, pods, pace: Patches::default().0, in_progress: InProgress::default() }
+    }
+
+    /// Uses the places for patches that other nudgers use, too.
+    #[must_use]
+    pub fn sharing(self, patches: &Patches) -> Self {
+        Self { pace: Arc::clone(&patches.0), ..self }
     }
 
     /// Sets the annotation to `revision` on every pod of the namespace that serves `environment` and has another value.
@@ -103,8 +121,14 @@ impl Nudger {
         let outdated = found.into_iter().filter(|pod| is_unnotified(pod, revision, published_at));
         let names: Vec<String> = outdated.map(|pod| pod.name.clone()).collect();
         let outdated = names.len();
+        let _notifying = self.in_progress.begin(namespace, environment.as_str());
         let notified = self.patch_all(namespace, names, &environment.revision_annotation(), revision).await;
         Ok(Nudged { pods, notified, failed: outdated - notified })
+    }
+
+    /// True while [`Nudger::nudge`] patches pods of the environment. Pods that wait for their turn are not late.
+    pub(super) fn is_notifying(&self, namespace: &str, environment: &EnvironmentName) -> bool {
+        self.in_progress.contains(namespace, environment.as_str())
     }
 
     /// Notifies these pods of `revision` once more, for the `time`th time. The number is part of the annotation's value, because

@@ -25,8 +25,8 @@ use crate::{
 
 /// Number of pods in a page of the watch's list. The text of a page is in memory as a whole, and a pod may have 1.5 MiB.
 const PAGE: u32 = 25;
-/// Largest length of a revision in an annotation, in bytes. Longer texts are not a revision of any format.
-const REVISION_MAX: usize = 64;
+/// Number of pod names in a message.
+const NAMED: usize = 3;
 
 /// Injected pods that may still run, by environment, from a watch. Pods that are being deleted are among them.
 pub type RunningPods = Watched<Arc<Injected>>;
@@ -121,13 +121,23 @@ impl Injected {
             uid: pod.uid().unwrap_or_default(),
             name: pod.name_any(),
             is_ending: pod.meta().deletion_timestamp.is_some(),
-            notified: pod.annotations().get(&environment.revision_annotation()).and_then(|text| revision_in(text)),
+            notified: environment.notified_revision(pod.annotations()).map(str::to_owned),
             admin: admin(pod),
             capacity: capacity(pod),
             volume: volume(pod, environment),
             created: pod.meta().creation_timestamp.as_ref().map(|created| created.0),
         }
     }
+}
+
+/// Counts the pods, and names the first few.
+pub(super) fn named(pods: &[&Injected]) -> String {
+    let mut names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
+    names.sort_unstable();
+    let (rest, plural) = (names.len().saturating_sub(NAMED), if names.len() == 1 { "" } else { "s" });
+    names.truncate(NAMED);
+    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+    format!("{} pod{plural} ({}{more})", pods.len(), names.join(", "))
 }
 
 #[cfg(test)]
@@ -147,12 +157,6 @@ impl Injected {
     }
 }
 
-/// Returns the revision in an annotation's value, which the number of a repeated notification may follow. The value of a
-/// pod that was not notified may be any text.
-fn revision_in(annotation: &str) -> Option<String> {
-    annotation.split_whitespace().next().filter(|revision| revision.len() <= REVISION_MAX).map(str::to_owned)
-}
-
 /// Admin address of the sidecar, or `None` while the sidecar does not run.
 fn admin(pod: &InjectedPod) -> Option<SocketAddr> {
     let status = pod.status.as_ref()?;
@@ -161,8 +165,7 @@ fn admin(pod: &InjectedPod) -> Option<SocketAddr> {
     own.state.as_ref()?.running.as_ref()?;
     let mut containers = pod.spec.as_ref()?.init_containers.iter().flatten();
     let own = containers.find(|container| container.name == sidecar::CONTAINER)?;
-    let port = own.ports.iter().flatten().find(|port| port.name.as_deref() == Some(sidecar::ADMIN_PORT))?;
-    let port = u16::try_from(port.container_port).ok()?;
+    let port = sidecar::admin_port(own.ports.iter().flatten().map(|port| (port.name.as_deref(), port.container_port)))?;
     Some(SocketAddr::new(status.pod_ip.as_ref()?.parse().ok()?, port))
 }
 
@@ -211,6 +214,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::api::names::REVISION_MAX;
     use crate::{api::names::FORMAT, injection::Layout};
 
     fn read(change: impl FnOnce(&mut Value)) -> Option<Injected> {

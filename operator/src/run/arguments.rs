@@ -1,9 +1,12 @@
+//! Arguments of the command `run`.
+
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, builder::PossibleValuesParser};
 
 use crate::{
     api::names::LEASE,
+    controller::reconcile::SNAPSHOTS_MAX,
     source::fetch::{DOCUMENT_MAX, Origin, ProxyRule},
 };
 
@@ -81,6 +84,10 @@ pub struct Arguments {
     /// plus three times this size.
     #[arg(long, value_name = "BYTES", default_value_t = DOCUMENT_MAX)]
     pub max_document_bytes: usize,
+    /// Memory in bytes for the snapshots of all environments, which the controller keeps to restore objects that somebody
+    /// deletes. Namespaces share it.
+    #[arg(long, value_name = "BYTES", default_value_t = SNAPSHOTS_MAX)]
+    pub max_snapshot_bytes: usize,
     /// Log level: error, warn, info, debug or trace, or directives such as `info,remora_operator=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,

@@ -1,13 +1,14 @@
 //! Fetches the document of an environment. Needs the client.
 //!
 //! A fetch from a server sends `If-Modified-Since` where no change can hide behind it, or reads the whole document (see
-//! `read_budget`). It follows pages, and bounds what it reads in bytes and time. Redirects and pages are followed within the origin only, because every request carries
-//! the environment key. Addresses are checked where the connection is made: an origin that an administrator named may
-//! be in a private network, Flagsmith's own service may not.
+//! `read_budget`). It follows pages, and bounds what it reads in bytes and time. Redirects and pages are followed within
+//! the origin only, because every request carries the environment key. Addresses are checked where the connection is
+//! made: an origin that an administrator named may be in a private network, Flagsmith's own service may not.
 
 mod address;
 mod body;
 mod connect;
+mod connector;
 mod digest;
 mod error;
 mod events;
@@ -27,23 +28,23 @@ mod resolve;
 mod tests;
 mod uses;
 mod validator;
+mod version;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use kube::Client;
-use reqwest::{Url, header};
+use reqwest::header::{self, HeaderName};
 use tokio::time::Instant;
 
 use self::{
-    address::is_allowed,
-    connect::{Clients, Purpose},
+    connect::{Clients, IDLE, Purpose},
+    connector::Server,
     limiter::{Rejection, RequestLimiter},
     memory_budget::MemoryBudget,
     objects::Objects,
-    pages::{Answer, Request},
-    proxy::Tunnel,
+    pages::{DocumentAnswer, Request},
     validator::Validator,
+    version::Version,
 };
 pub use self::{
     digest::ContentDigest,
@@ -57,18 +58,16 @@ pub use self::{
     read_budget::{BYTES_PER_MINUTE, FullRead, REST_MAX, ReadBudget, read_within},
     resolve::{Lookup, SystemLookup},
     uses::Unsent,
+    version::{Arrival, CachedVersion},
 };
 use super::receiver::SigningSecret;
-use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, Realtime, SigningSecretRef};
+use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, SigningSecretRef};
 
 /// Maximum size of a document in bytes (64 MiB).
 pub const DOCUMENT_MAX: usize = 64 << 20;
 
 /// Path of the document, below the base URL of the API. It ends in a slash, without which Flagsmith redirects.
 const DOCUMENT_PATH: [&str; 2] = ["environment-document", ""];
-
-/// Maximum time in which a name is resolved before a connection through a proxy.
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Fetches documents.
 pub struct Fetcher {
@@ -83,37 +82,6 @@ pub struct Fetcher {
     read_budget: ReadBudget,
     /// Maximum silence of a stream before it counts as dead.
     idle: Duration,
-}
-
-/// Version of the cached document, which makes the next fetch conditional.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CachedVersion(Version);
-
-#[cfg(test)]
-impl CachedVersion {
-    /// Creates the version of an object with this `resourceVersion`.
-    pub(crate) fn of_object(version: &str) -> Self {
-        Self(Version::Object { version: version.to_owned() })
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Version {
-    /// A server, with the key of the request: another key belongs to another environment.
-    Server { key: EnvironmentKey, validator: Option<Validator>, entity_tag: Option<String> },
-    /// An object, with its `resourceVersion`.
-    Object { version: String },
-}
-
-impl CachedVersion {
-    /// Returns the key that the server answered, if a server has this version.
-    #[must_use]
-    pub fn key(&self) -> Option<&EnvironmentKey> {
-        match &self.0 {
-            Version::Server { key, .. } => Some(key),
-            Version::Object { .. } => None,
-        }
-    }
 }
 
 /// Property of the source that a conditional fetch compares.
@@ -190,64 +158,6 @@ impl FetchedDocument {
     }
 }
 
-/// Source of a document, and its version or time.
-#[derive(Clone, Debug)]
-pub enum Arrival {
-    /// A server.
-    Server {
-        /// Key of the request.
-        key: EnvironmentKey,
-        /// Time at which the fetch began, by the server's clock.
-        began: Timestamp,
-        /// Entity tag of the document, if it has one page and the server sent one.
-        entity_tag: Option<String>,
-    },
-    /// An object in the cluster.
-    Object {
-        /// `resourceVersion` of the object.
-        version: String,
-    },
-}
-
-impl Arrival {
-    /// Returns the key of the request, if a server sent the document.
-    #[must_use]
-    pub fn key(&self) -> Option<&EnvironmentKey> {
-        match self {
-            Self::Server { key, .. } => Some(key),
-            Self::Object { .. } => None,
-        }
-    }
-
-    /// Returns the version for the next fetch, once the document is cached. `updated_at` is the document's own time of
-    /// change.
-    #[must_use]
-    pub fn cached_version(self, updated_at: Option<&str>) -> CachedVersion {
-        CachedVersion(match self {
-            Self::Server { key, began, entity_tag } => {
-                Version::Server { key, validator: Validator::new(updated_at, began), entity_tag }
-            }
-            Self::Object { version } => Version::Object { version },
-        })
-    }
-
-    /// Returns the version for the next fetch if the content is that of the `cached` version. `None` if another key
-    /// requested it: the compiled snapshot knows the key.
-    #[must_use]
-    pub fn confirmed_version(self, cached: &CachedVersion) -> Option<CachedVersion> {
-        match (self, &cached.0) {
-            (Self::Server { key, began, entity_tag }, Version::Server { key: cached, validator, .. })
-                if key == *cached =>
-            {
-                let validator = validator.as_ref().map(|validator| validator.confirmed(began));
-                Some(CachedVersion(Version::Server { key, validator, entity_tag }))
-            }
-            (Self::Object { version }, Version::Object { .. }) => Some(CachedVersion(Version::Object { version })),
-            _ => None,
-        }
-    }
-}
-
 impl Fetcher {
     /// Creates a fetcher that connects to these origins, resolves names with `lookup`, and reads documents of up to
     /// `limit` bytes.
@@ -262,7 +172,7 @@ impl Fetcher {
             budget: MemoryBudget::new(limit),
             limiter: RequestLimiter::default(),
             read_budget: ReadBudget::default(),
-            idle: listen::IDLE,
+            idle: IDLE,
         }
     }
 
@@ -270,6 +180,17 @@ impl Fetcher {
     #[must_use]
     pub fn with_proxies(self, proxies: Proxies) -> Self {
         Self { proxies, ..self }
+    }
+
+    /// Returns the budget of full reads.
+    pub fn read_budget(&self) -> &ReadBudget {
+        &self.read_budget
+    }
+
+    /// Sets the maximum silence of streams.
+    #[cfg(test)]
+    pub(crate) fn with_idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
     }
 
     /// Reads the secret that signs webhooks.
@@ -313,7 +234,11 @@ impl Fetcher {
             return Ok(Fetched::Unchanged { read: None });
         }
         if found.bytes.len() > self.limit {
-            return Err(Error::BodyTooLarge { what: "the document", limit: self.limit });
+            return Err(Error::BodyTooLarge {
+                what: "the document",
+                limit: self.limit,
+                remedy: error::SMALLER_DOCUMENT,
+            });
         }
         reservation.shrink(found.bytes.len());
         let arrival = Arrival::Object { version: found.version };
@@ -328,74 +253,41 @@ impl Fetcher {
         hints: &FetchHints,
         reservation: Reservation,
     ) -> Result<Fetched, Error> {
-        let (url, origin) = endpoint(&flagsmith.api_url, &DOCUMENT_PATH)?;
-        let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
-        check_literal(&url, reach)?;
+        let server = self.server(&flagsmith.api_url, &DOCUMENT_PATH)?;
         if let Some(realtime) = &flagsmith.realtime {
             // An unusable stream is an error of the fetch too, because the fetch's conditions are read more often than
             // the stream's.
             self.stream(realtime, "")?;
         }
-        if let Some(rejection) = self.limiter.rejection(&origin, namespace) {
-            return rejection.outcome(&origin);
-        }
-        let key = match &hints.key {
-            Some(known) => known.clone(),
-            None => self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?,
+        let known = hints.key.as_ref();
+        let (key, client) = match self.admit(Purpose::Fetch, &server, namespace, flagsmith, known).await? {
+            Ok(admitted) => admitted,
+            Err(rejection) => return rejection.outcome(&server.origin),
         };
-        let client = self.connector(Purpose::Fetch, &origin, reach, namespace, flagsmith).await?;
         if hints.refused.as_ref() == Some(&key) {
             return Ok(Fetched::StillRefused);
         }
-        let condition = match &hints.cached {
-            Some(CachedVersion(Version::Server { key: cached, validator, entity_tag })) if *cached == key => {
-                match hints.comparison {
-                    Comparison::Time => validator.as_ref().and_then(Validator::if_modified_since),
-                    Comparison::Content => entity_tag.clone(),
-                }
-            }
-            _ => None,
-        };
-        let header = match hints.comparison {
-            Comparison::Time => header::IF_MODIFIED_SINCE,
-            Comparison::Content => header::IF_NONE_MATCH,
-        };
+        let Server { url, origin, .. } = server;
         let request = Request {
             client: &client,
             origin: &origin,
             url,
             key: &key,
-            condition: condition.map(|value| (header, value)),
+            condition: condition(hints, &key),
             limit: self.limit,
             reservation: &reservation,
         };
-        let permit = match self.limiter.acquire(&origin, namespace).await {
-            Ok(permit) => permit,
+        let (answer, took) = match self.send(namespace, spec.refresh.timeout, request).await? {
+            Ok(answered) => answered,
             Err(rejection) => return rejection.outcome(&origin),
         };
-        let began = Instant::now();
-        let mut answer = in_time(spec.refresh.timeout, &origin, request.send()).await;
-        drop(permit);
-        let read = |bytes| Some(FullRead { origin: origin.clone(), bytes, took: began.elapsed() });
-        // Other fetches from this server need not repeat an attempt that just failed.
-        match &mut answer {
-            Err(Error::UpstreamUnavailable { problem, fault: Fault::Connection, retry_after, .. }) => {
-                let pause = self.limiter.record_unreachable(&origin, problem);
-                *retry_after = retry_after.or(pause);
-            }
-            Err(Error::UpstreamUnavailable { problem, fault: Fault::Server, retry_after, .. }) => {
-                let pause = self.limiter.record_error(&origin, namespace, problem);
-                *retry_after = retry_after.or(pause);
-            }
-            _ => self.limiter.record_answer(&origin, namespace),
-        }
-        let answer = answer?;
+        let read = |bytes| Some(FullRead { origin: origin.clone(), bytes, took });
         Ok(match answer {
-            Answer::NotModified => {
+            DocumentAnswer::NotModified => {
                 Fetched::Unchanged { read: if hints.comparison == Comparison::Content { read(0) } else { None } }
             }
-            Answer::OverBudget(expected) => Fetched::OverBudget { expected },
-            Answer::Document { pages, began, entity_tag } => {
+            DocumentAnswer::OverBudget(expected) => Fetched::OverBudget { expected },
+            DocumentAnswer::Document { pages, began, entity_tag } => {
                 let bytes = pages.iter().map(Vec::len).sum();
                 reservation.shrink(bytes);
                 let arrival = Arrival::Server { key, began, entity_tag };
@@ -403,96 +295,56 @@ impl Fetcher {
             }
         })
     }
+
+    /// Sends the requests for a document once the limiter admits them. Returns the answer and its time.
+    async fn send(
+        &self,
+        namespace: &str,
+        timeout: Period,
+        request: Request<'_>,
+    ) -> Result<Result<(DocumentAnswer, Duration), Rejection>, Error> {
+        let permit = match self.limiter.acquire(request.origin, namespace).await {
+            Ok(permit) => permit,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let began = Instant::now();
+        let mut answer = in_time(timeout, request.origin, request.send()).await;
+        drop(permit);
+        let took = began.elapsed();
+        self.record(request.origin, namespace, &mut answer);
+        Ok(Ok((answer?, took)))
+    }
+
+    /// Records the outcome for other fetches from this server, which need not repeat an attempt that just failed.
+    fn record(&self, origin: &Origin, namespace: &str, answer: &mut Result<DocumentAnswer, Error>) {
+        match answer {
+            Err(Error::UpstreamUnavailable { problem, fault: Fault::Connection, retry_after, .. }) => {
+                let pause = self.limiter.record_unreachable(origin, problem);
+                *retry_after = retry_after.or(pause);
+            }
+            Err(Error::UpstreamUnavailable { problem, fault: Fault::Server, retry_after, .. }) => {
+                let pause = self.limiter.record_error(origin, namespace, problem);
+                *retry_after = retry_after.or(pause);
+            }
+            _ => self.limiter.record_answer(origin, namespace),
+        }
+    }
 }
 
-impl Fetcher {
-    /// Returns the budget of full reads.
-    pub fn read_budget(&self) -> &ReadBudget {
-        &self.read_budget
+/// Returns the header that makes the request conditional, if the cached version is one of this key.
+fn condition(hints: &FetchHints, key: &EnvironmentKey) -> Option<(HeaderName, String)> {
+    let Some(CachedVersion(Version::Server { key: cached, validator, entity_tag })) = &hints.cached else {
+        return None;
+    };
+    if cached != key {
+        return None;
     }
-
-    /// Sets the maximum silence of streams.
-    #[cfg(test)]
-    pub(crate) fn with_idle(self, idle: Duration) -> Self {
-        Self { idle, ..self }
-    }
-
-    /// Opens the stream of change events of the environment with this client-side key.
-    ///
-    /// The checks of a fetch apply to it, too: origins, addresses, certificates.
-    ///
-    /// # Errors
-    /// The spec, an object that it refers to, or the server's answer cannot be used: see [`Error`].
-    pub async fn listen(
-        &self,
-        namespace: &str,
-        flagsmith: &Flagsmith,
-        realtime: &Realtime,
-        client_key: &str,
-    ) -> Result<Listening, Error> {
-        let (url, origin, reach) = self.stream(realtime, client_key)?;
-        let client = self.connector(Purpose::Listen, &origin, reach, namespace, flagsmith).await?;
-        Listening::open(&client, url, origin, self.idle).await
-    }
-
-    fn stream(&self, realtime: &Realtime, client_key: &str) -> Result<(Url, Origin, Reach), Error> {
-        let (url, origin) = listen::endpoint(&realtime.url, client_key)?;
-        let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
-        check_literal(&url, reach)?;
-        Ok((url, origin, reach))
-    }
-
-    /// Returns the proxy for this origin, with its credentials. `None` if the origin is reached directly.
-    ///
-    /// A proxy resolves the server's name itself, out of reach of the check of each connection. So the addresses that the
-    /// name has here are checked before: one that is not allowed ends the fetch. A name that does not resolve here, as in
-    /// a network without a route to the Internet, is left to the proxy.
-    async fn tunnel(&self, origin: &Origin, reach: Reach) -> Result<Option<Tunnel>, Error> {
-        let Some(proxy) = self.proxies.of(origin) else { return Ok(None) };
-        let lookup = tokio::time::timeout(LOOKUP_TIMEOUT, self.lookup.lookup(origin.host().to_owned())).await;
-        let addresses = lookup.ok().and_then(Result::ok).unwrap_or_default();
-        if addresses.iter().any(|address| !is_allowed(*address, reach)) {
-            return Err(Error::AddressBlocked(origin.host().to_owned()));
+    match hints.comparison {
+        Comparison::Time => {
+            let time = validator.as_ref().and_then(Validator::if_modified_since)?;
+            Some((header::IF_MODIFIED_SINCE, time))
         }
-        let tunnel = proxy.tunnel().await.map_err(|_| {
-            failure::unavailable(
-                origin,
-                "the credentials of its proxy cannot be read: ask the administrator to check that the Secret has username and password",
-            )
-        })?;
-        Ok(Some(tunnel))
-    }
-
-    /// Returns the HTTP client that trusts the public CAs and those of the source's bundle.
-    async fn connector(
-        &self,
-        purpose: Purpose,
-        origin: &Origin,
-        reach: Reach,
-        namespace: &str,
-        flagsmith: &Flagsmith,
-    ) -> Result<reqwest::Client, Error> {
-        let bundle = match &flagsmith.ca_bundle_ref {
-            Some(reference) => Some(self.objects.ca_bundle(namespace, reference).await?),
-            None => None,
-        };
-        let invalid = |problem| {
-            let reference = flagsmith.ca_bundle_ref.as_ref();
-            Error::ConfigMapInvalid {
-                name: reference.map(|reference| reference.config_map_name.clone()).unwrap_or_default(),
-                key: reference.map(|reference| reference.key.clone()).unwrap_or_default(),
-                problem,
-            }
-        };
-        if bundle.as_ref().is_some_and(|bundle| bundle.len() > connect::BUNDLE_MAX) {
-            return Err(invalid(
-                "the bundle has more than 262,144 bytes; write only the CA certificates that sign the server's certificate",
-            ));
-        }
-        let tunnel = self.tunnel(origin, reach).await?;
-        self.clients
-            .get(purpose, reach, bundle.as_deref(), tunnel)
-            .map_err(|_| invalid("the value is not a bundle of certificates; write one or more in PEM"))
+        Comparison::Content => Some((header::IF_NONE_MATCH, entity_tag.clone()?)),
     }
 }
 
@@ -515,32 +367,9 @@ impl Rejection {
 async fn in_time(
     timeout: Period,
     origin: &Origin,
-    answer: impl Future<Output = Result<Answer, Error>>,
-) -> Result<Answer, Error> {
+    answer: impl Future<Output = Result<DocumentAnswer, Error>>,
+) -> Result<DocumentAnswer, Error> {
     tokio::time::timeout(timeout.get(), answer)
         .await
         .unwrap_or_else(|_| Err(failure::unavailable(origin, &format!("the document did not arrive within {timeout}"))))
-}
-
-/// Returns the URL of an endpoint of the API and its origin.
-fn endpoint(api_url: &str, path: &[&str]) -> Result<(Url, Origin), Error> {
-    let mut url = Url::parse(api_url).map_err(|_| Error::InvalidSource("apiUrl is not a URL"))?;
-    let origin = Origin::of(&url).ok_or(Error::InvalidSource("apiUrl needs http:// or https:// and a host"))?;
-    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-        return Err(Error::InvalidSource("apiUrl must have no user, query or fragment"));
-    }
-    url.path_segments_mut()
-        .map_err(|()| Error::InvalidSource("apiUrl needs a path, such as in https://host/api/v1/"))?
-        .pop_if_empty()
-        .extend(path);
-    Ok((url, origin))
-}
-
-/// Checks a URL whose host is an IP address, because no resolver sees it.
-fn check_literal(url: &Url, reach: Reach) -> Result<(), Error> {
-    let host = url.host_str().unwrap_or_default();
-    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(address) if !is_allowed(address, reach) => Err(Error::AddressBlocked(host.to_owned())),
-        _ => Ok(()),
-    }
 }

@@ -5,17 +5,17 @@
 //! beside it.
 
 pub(crate) mod metrics;
+mod places;
 mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
-use tokio::{sync::Semaphore, task::JoinHandle};
 
 use self::metrics::RealtimeMetrics;
+pub use self::places::StreamPlaces;
 use self::stream::{Shared, follow};
 use crate::{
     api::{Flagsmith, Realtime},
@@ -23,14 +23,12 @@ use crate::{
         fetch::Fetcher,
         trigger::{Trigger, TriggerSender},
     },
+    tasks::Tasks,
 };
-
-/// Maximum number of streams that are open at one time. Environments beyond it are polled only, until a stream ends.
-pub const STREAMS_MAX: usize = 2048;
 
 /// The stream that an environment needs. A change to any field opens the stream anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct StreamTarget {
     /// UID of the FeatureEnvironment. A name alone may be reused.
     pub uid: String,
     /// Flagsmith source of the environment, for the reference to its CA bundle.
@@ -46,81 +44,69 @@ pub struct Streams {
     fetcher: Arc<Fetcher>,
     triggers: TriggerSender,
     metrics: RealtimeMetrics,
-    places: Arc<Semaphore>,
-    followed: Mutex<HashMap<Name, Followed>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Name {
-    namespace: String,
-    name: String,
-}
-
-/// The stream of one environment. Its task ends when it is dropped.
-struct Followed {
-    target: Target,
-    shared: Arc<Shared>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Followed {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    places: StreamPlaces,
+    followed: Tasks<StreamTarget, Arc<Shared>>,
 }
 
 impl Streams {
-    /// Creates an empty set of streams. Streams are opened with `fetcher` and trigger reconciliations through `triggers`.
-    pub fn new(fetcher: Arc<Fetcher>, triggers: TriggerSender, metrics: RealtimeMetrics) -> Self {
-        let places = Arc::new(Semaphore::new(STREAMS_MAX));
-        Self { fetcher, triggers, metrics, places, followed: Mutex::default() }
+    /// Creates an empty set of streams. Streams are opened with `fetcher`, in `places`, and trigger reconciliations through
+    /// `triggers`.
+    pub fn new(fetcher: Arc<Fetcher>, triggers: TriggerSender, metrics: RealtimeMetrics, places: StreamPlaces) -> Self {
+        Self { fetcher, triggers, metrics, places, followed: Tasks::default() }
     }
 
-    /// Follows `target` for this environment, or ends its stream if `target` is `None`. `held` is the time of the last
+    /// Follows `target` for this environment, or ends its stream if `target` is `None`. `document_time` is the time of the last
     /// change in the cached document. Returns the state of the stream as text for the status.
-    pub fn keep(&self, namespace: &str, name: &str, target: Option<Target>, held: Option<Timestamp>) -> Option<String> {
-        let key = Name { namespace: namespace.to_owned(), name: name.to_owned() };
-        let mut followed = self.followed.lock();
+    pub fn ensure(
+        &self,
+        namespace: &str,
+        name: &str,
+        target: Option<StreamTarget>,
+        document_time: Option<Timestamp>,
+    ) -> Option<String> {
         let Some(target) = target else {
-            followed.remove(&key);
+            self.followed.remove(namespace, name);
             return None;
         };
-        if followed.get(&key).is_none_or(|followed| followed.target != target) {
-            // Dropping the old stream ends its task soon, which releases the task's permit.
-            followed.remove(&key);
-            let begun = self.begin(&key, target);
-            followed.insert(key.clone(), begun);
-        }
-        let followed = followed.get(&key)?;
-        followed.shared.holds(held);
-        Some(followed.shared.standing())
+        // A stream that is replaced ends soon, which returns its task's place.
+        let shared = self.followed.ensure(namespace, name, target, |target| self.start(namespace, name, target));
+        shared.set_document_time(document_time);
+        Some(shared.state_text())
     }
 
     /// Ends the streams of environments for which `is_there` (namespace, name, UID) returns false.
     pub fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
-        self.followed.lock().retain(|key, followed| is_there(&key.namespace, &key.name, &followed.target.uid));
+        self.followed.retain(|namespace, name, target| is_there(namespace, name, &target.uid));
     }
 
-    fn begin(&self, key: &Name, target: Target) -> Followed {
+    fn start(
+        &self,
+        namespace: &str,
+        name: &str,
+        target: &StreamTarget,
+    ) -> (Arc<Shared>, impl Future<Output = ()> + Send + use<>) {
         let shared = Arc::new(Shared::default());
         let (fetcher, triggers, metrics) = (Arc::clone(&self.fetcher), self.triggers.clone(), self.metrics.clone());
-        let (places, for_task, followed, key) =
-            (Arc::clone(&self.places), Arc::clone(&shared), target.clone(), key.clone());
-        let task = tokio::spawn(async move {
-            // The task holds the permit until it ends.
-            let place = match Arc::clone(&places).try_acquire_owned() {
-                Ok(place) => Ok(place),
-                Err(_) => {
-                    for_task.stands("polled only: too many streams are followed already".to_owned());
-                    tracing::warn!(namespace = key.namespace, environment = key.name, "too many streams: polled only");
-                    triggers.send(&key.namespace, &key.name, Trigger::Report).await;
-                    places.acquire_owned().await
+        let (places, for_task, target) = (self.places.clone(), Arc::clone(&shared), target.clone());
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let following = async move {
+            loop {
+                let mut place = match places.request(&namespace) {
+                    Ok(place) => place,
+                    Err(turn) => {
+                        for_task.set_state_text("polled only: too many streams are followed already".to_owned());
+                        tracing::warn!(namespace, environment = name, "too many streams: polled only");
+                        triggers.send(&namespace, &name, Trigger::Report).await;
+                        turn.place().await
+                    }
+                };
+                tokio::select! {
+                    () = follow(&namespace, &name, &target, &fetcher, &triggers, &metrics, &for_task) => return,
+                    // The stream ends here, and waits for another place.
+                    () = place.reclaimed() => {}
                 }
-            };
-            // The semaphore is never closed.
-            let Ok(_place) = place else { return };
-            follow(&key.namespace, &key.name, &followed, &fetcher, &triggers, &metrics, &for_task).await;
-        });
-        Followed { target, shared, task }
+            }
+        };
+        (shared, following)
     }
 }

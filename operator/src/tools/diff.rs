@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use remora_snapshot::{FeatureDescription, SegmentDescription, Snapshot, VariantDescription};
+use remora_snapshot::{FeatureDescription, OverrideDescription, SegmentDescription, Snapshot, VariantDescription};
 use serde::Serialize;
 
 use crate::tools::terminal::write_line;
@@ -181,7 +181,7 @@ impl Differences {
         }
         let two_environments = !before.is_of_the_environment_of(after);
         let (old, new) = (before.describe(), after.describe());
-        let flags = pairs(&old.features, &new.features, |feature| feature.name.clone());
+        let flags = pairs(&old.features, &new.features, |feature| feature.name);
         let flags: Vec<FlagChange> = flags.into_iter().filter_map(|(name, pair)| flag(name, pair)).collect();
         let segments = pairs(&old.segments, &new.segments, |segment| segment.id);
         let segments: Vec<SegmentChange> = segments.into_iter().filter_map(|(id, pair)| segment(id, pair)).collect();
@@ -204,30 +204,31 @@ fn kind<T: Copy>(pair: (Option<T>, Option<T>)) -> Change {
     }
 }
 
-fn flag(name: String, (old, new): (Option<&FeatureDescription>, Option<&FeatureDescription>)) -> Option<FlagChange> {
+fn flag(
+    name: &str,
+    (old, new): (Option<&FeatureDescription<'_>>, Option<&FeatureDescription<'_>>),
+) -> Option<FlagChange> {
     let (before, after) = (old.map(FlagState::from), new.map(FlagState::from));
     let (mut segments, mut reordered) = (Vec::new(), false);
     if let (Some(old), Some(new)) = (old, new) {
-        let (old, new) = (overrides(old), overrides(new));
-        let changed = pairs(&old, &new, |(segment, _)| segment.clone()).into_iter();
+        let changed = pairs(&old.overrides, &new.overrides, |own| own.segment).into_iter();
         segments.extend(changed.filter(|(_, (before, after))| before != after).map(|(segment, (before, after))| {
-            let outcome = |of: Option<&(String, Outcome)>| of.map(|(_, outcome)| outcome.clone());
-            OverrideChange { segment, before: outcome(before), after: outcome(after) }
+            OverrideChange { segment: segment.to_owned(), before: outcome(before), after: outcome(after) }
         }));
-        reordered = segments.is_empty() && !old.iter().map(|(name, _)| name).eq(new.iter().map(|(name, _)| name));
+        let [before, after] = [old, new].map(|of| of.overrides.iter().map(|own| own.segment));
+        reordered = segments.is_empty() && !before.eq(after);
     }
     let is_changed = before != after || reordered || !segments.is_empty();
+    let name = name.to_owned();
     is_changed.then(|| FlagChange { name, change: kind((old, new)), before, after, segments, reordered })
 }
 
-/// Lists the overrides of a feature by segments, strongest first.
-fn overrides(feature: &FeatureDescription) -> Vec<(String, Outcome)> {
-    let own = feature.overrides.iter();
-    own.map(|own| (own.segment.clone(), Outcome::of(own.enabled, &own.value, &own.variants))).collect()
+fn outcome(own: Option<&OverrideDescription<'_>>) -> Option<Outcome> {
+    own.map(|own| Outcome::of(own.enabled, &own.value, &own.variants))
 }
 
-impl From<&FeatureDescription> for FlagState {
-    fn from(feature: &FeatureDescription) -> Self {
+impl From<&FeatureDescription<'_>> for FlagState {
+    fn from(feature: &FeatureDescription<'_>) -> Self {
         Self {
             outcome: Outcome::of(feature.enabled, &feature.value, &feature.variants),
             server_only: feature.server_only,
@@ -237,20 +238,20 @@ impl From<&FeatureDescription> for FlagState {
 }
 
 impl Outcome {
-    fn of(enabled: bool, value: &str, variants: &[VariantDescription]) -> Self {
+    fn of(enabled: bool, value: &str, variants: &[VariantDescription<'_>]) -> Self {
         let variants = variants.iter();
         Self {
             enabled,
             value: value.to_owned(),
             variants: variants
-                .map(|variant| Variant { weight: variant.weight.clone(), value: variant.value.clone() })
+                .map(|variant| Variant { weight: variant.weight.to_owned(), value: variant.value.to_string() })
                 .collect(),
         }
     }
 }
 
-fn segment(id: u32, pair: (Option<&SegmentDescription>, Option<&SegmentDescription>)) -> Option<SegmentChange> {
-    let state = |of: &SegmentDescription| SegmentState { name: of.name.clone(), overrides: of.overrides };
+fn segment(id: u32, pair: (Option<&SegmentDescription<'_>>, Option<&SegmentDescription<'_>>)) -> Option<SegmentChange> {
+    let state = |of: &SegmentDescription<'_>| SegmentState { name: of.name.to_owned(), overrides: of.overrides };
     let (before, after) = (pair.0.map(state), pair.1.map(state));
     (before != after).then(|| SegmentChange { id, change: kind(pair), before, after })
 }

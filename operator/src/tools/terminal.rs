@@ -19,9 +19,11 @@ pub(crate) fn write_line(out: &mut impl Write, line: impl Display) -> io::Result
 pub(crate) fn printable_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        // Characters beyond ASCII are in strings only, and all that are escaped have four hexadecimal digits.
+        // Characters beyond ASCII are in strings only. JSON escapes a character beyond U+FFFF as a pair.
         if is_format(c) || (c.is_control() && c >= '\u{7f}') {
-            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
         } else {
             escaped.push(c);
         }
@@ -29,11 +31,30 @@ pub(crate) fn printable_json(json: &str) -> String {
     escaped
 }
 
-/// True for characters that change the direction of text, end lines, or have no width.
+/// True for characters that change the direction of text, end lines, or have no width: the category Cf of Unicode 17, the
+/// two separators of lines and paragraphs, and reserved characters between those of Cf.
 fn is_format(c: char) -> bool {
     matches!(
         c,
-        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        '\u{ad}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e007f}'
     )
 }
 
@@ -51,6 +72,21 @@ mod tests {
         let mut out = Vec::new();
         write_line(&mut out, HOSTILE).unwrap();
         assert_eq!(out.iter().filter(|byte| byte.is_ascii_control()).count(), 1, "the end of the line only");
+    }
+
+    /// The tables of `regex-syntax` are those of its version of Unicode.
+    #[test]
+    fn every_character_of_the_category_cf_is_replaced_and_escaped() {
+        let category = regex_syntax::parse(r"\p{Cf}").unwrap();
+        let regex_syntax::hir::HirKind::Class(regex_syntax::hir::Class::Unicode(class)) = category.kind() else {
+            panic!("no class");
+        };
+        let all: String = class.iter().flat_map(|range| range.start()..=range.end()).collect();
+        assert!(all.chars().count() > 150);
+        assert!(printable(&all).chars().all(|c| c == '\u{fffd}'));
+        let escaped = printable_json(&serde_json::to_string(&all).unwrap());
+        assert!(escaped.is_ascii());
+        assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), all);
     }
 
     #[test]

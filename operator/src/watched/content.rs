@@ -20,6 +20,8 @@ pub(super) struct Content<V> {
     objects: HashMap<(String, String), Object>,
     /// Writes of this process that the watch has not reported, by namespace and name of the object.
     own: HashMap<(String, String), OwnWrite>,
+    /// Highest resource version in an event, apart from lists. The watch has reported everything up to it.
+    delivered: Option<String>,
 }
 
 #[derive(Debug)]
@@ -70,7 +72,9 @@ impl<V> Content<V> {
             (Some(_), OwnWrite::Deleted(_)) => self.remove(&place),
             (None, _) => {}
         }
-        self.own.insert(place, own);
+        if self.delivered.as_ref().is_none_or(|delivered| own.is_after(delivered)) {
+            self.own.insert(place, own);
+        }
     }
 
     /// Forgets the writes of this process: a list that begins now has them.
@@ -87,6 +91,17 @@ impl<V> Content<V> {
         }
         self.own.remove(&place);
         true
+    }
+
+    /// Records that an event about the object has arrived, apart from a list, and forgets the writes that no later event can
+    /// precede. Returns false if the event is from before a write of this process.
+    pub(super) fn delivers(&mut self, object: &impl Resource) -> bool {
+        let (is_news, version) = (self.is_news(object), version(object));
+        if self.delivered.as_ref().is_none_or(|delivered| is_older(delivered, &version)) {
+            self.own.retain(|_, own| own.is_after(&version));
+            self.delivered = Some(version);
+        }
+        is_news
     }
 
     /// Takes over what this process wrote while the list was read, from the content before the list.
@@ -154,11 +169,16 @@ impl<V> Content<V> {
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.objects.len(), self.by_environment.len())
     }
+
+    /// Returns the number of writes that the watch has not reported.
+    pub(super) fn own_writes(&self) -> usize {
+        self.own.len()
+    }
 }
 
 impl<V> Default for Content<V> {
     fn default() -> Self {
-        Self { by_environment: HashMap::new(), objects: HashMap::new(), own: HashMap::new() }
+        Self { by_environment: HashMap::new(), objects: HashMap::new(), own: HashMap::new(), delivered: None }
     }
 }
 

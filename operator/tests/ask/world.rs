@@ -21,7 +21,7 @@ use remora_operator::{
         document::parse,
         prune::{Rules, prune},
     },
-    publish::{File, Past, Snapshot},
+    publish::{ArchivedRevision, File, Snapshot},
 };
 use remora_snapshot::{
     files::{self, CoreSet},
@@ -100,7 +100,7 @@ impl World {
         let environment: EnvironmentName = "storefront".parse().unwrap();
         let [first, second] = revisions.each_ref().map(|features| snapshot(features));
         let at = Time(Timestamp::from_second(1_800_000_000).unwrap());
-        let past = Past::of(&first, at.clone(), None);
+        let past = ArchivedRevision::of(&first, at.clone(), None);
         for (name, file) in past.objects(&environment).zip(&first.files) {
             world.put(&format!("{CONFIG_MAPS}/{name}"), config_map(&name, file, &json!({})));
         }
@@ -255,7 +255,7 @@ impl World {
                 Ok::<_, Infallible>(Response::builder().status(status).body(Body::from(bytes)).unwrap())
             }
         });
-        let cluster = Cluster::new(Client::new(service, "shop"), "shop".to_owned());
+        let cluster = Cluster::new(&Client::new(service, "shop"), "shop".to_owned());
         let arguments = Arguments::try_parse_from(["kubectl-remora"].iter().chain(arguments)).unwrap();
         let mut out = Vec::new();
         let code = ask::run(arguments, &cluster, &mut out).await?;

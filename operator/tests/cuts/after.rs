@@ -103,7 +103,8 @@ impl After {
         for (key, object) in &self.objects {
             let history = object["metadata"]["annotations"][annotation::RECORD]["history"].as_array();
             for past in history.into_iter().flatten() {
-                let past: remora_operator::publish::Past = serde_json::from_value(with_times(past)).unwrap();
+                let past: remora_operator::publish::ArchivedRevision =
+                    serde_json::from_value(with_times(past)).unwrap();
                 named.extend(past.objects(&name).map(|name| format!("{} {name}", key.split(' ').next().unwrap())));
             }
         }

@@ -8,8 +8,8 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use remora_operator::{
-    compile::{File, Summary},
-    compiler::{About, Error, Request, Response},
+    compile::{File, SnapshotCounts},
+    compiler::{DocumentStats, Error, Request, Response},
 };
 use remora_snapshot::{
     files::MAX_FILE_BYTES,
@@ -128,7 +128,7 @@ fn compiled(document: &Document) -> Files {
 pub(super) fn compile(request: Request) -> Result<Response, Error> {
     let document: Document = serde_json::from_slice(&request.pages.concat()).unwrap();
     let (files, revision) = compiled(&document);
-    let about = About {
+    let about = DocumentStats {
         client_key: document.client_key.clone(),
         updated_at: None,
         features: document.features,
@@ -136,6 +136,7 @@ pub(super) fn compile(request: Request) -> Result<Response, Error> {
         overrides: document.overrides,
     };
     let bytes = files.iter().map(|file| file.bytes.len()).sum();
-    let summary = Summary { features: document.features, segments: 0, identity_overrides: document.overrides, bytes };
+    let summary =
+        SnapshotCounts { features: document.features, segments: 0, identity_overrides: document.overrides, bytes };
     Ok(Response { files, revision, summary, findings: Vec::new(), finding_count: 0, about })
 }

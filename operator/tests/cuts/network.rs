@@ -65,7 +65,7 @@ pub(super) struct State {
     late: Vec<Late>,
     /// Write of a process that is paused.
     paused: Option<Paused>,
-    /// Number of the step of the script.
+    /// Number of the step of the script. The largest number once the script has ended.
     pub(super) step: usize,
     /// True if the process that ended last is replaced only after the next step of the script.
     pub(super) is_away: bool,
@@ -226,7 +226,7 @@ impl State {
             }
         };
         if matches!(self.plan.fate(number), Some(Fate::BeforeAway | Fate::AfterAway)) {
-            self.is_away = true;
+            self.is_away = !self.has_ended();
         }
         while let Some(place) = self.late.iter().position(|late| late.due <= number) {
             let late = self.late.remove(place);
@@ -236,6 +236,16 @@ impl State {
             self.resume();
         }
         outcome
+    }
+
+    /// Ends the script: from now on, a process that ends is replaced at once, and all writes arrive.
+    pub(super) fn end_script(&mut self) {
+        self.step = usize::MAX;
+        self.is_away = false;
+    }
+
+    fn has_ended(&self) -> bool {
+        self.step == usize::MAX
     }
 
     fn resume(&mut self) {

@@ -6,9 +6,8 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    core::{DeserializeGuard, PartialObjectMeta},
+    core::DeserializeGuard,
     runtime::{controller::Action, watcher::Event},
 };
 use remora_operator::{
@@ -18,8 +17,8 @@ use remora_operator::{
         metrics::Metrics,
         reconcile::{Context, Deps, reconcile},
     },
-    publish::{self, ObjectsFeed},
-    rollout::{observe::SidecarClient, running_pods},
+    publish::{self, ConfigMapMetadata, ObjectsFeed},
+    rollout::{running_pods, sidecar::SidecarClient},
     source::{
         fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
         receiver::Receiver,
@@ -92,6 +91,7 @@ impl Process {
             receiver,
             metrics: Metrics::default(),
             instance: None,
+            memory: remora_operator::memory::Memory::for_long(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
         };
         // The watch shows no pods: notifications run beside the reconciliation, so no plan could name their writes.
         let (pods, mut pods_feed) = running_pods();
@@ -251,7 +251,7 @@ fn is_ours(object: &Value) -> bool {
     object["kind"] == "ConfigMap" && object["metadata"]["labels"][label::MANAGED_BY] == label::REMORA
 }
 
-fn metadata(object: &Value) -> PartialObjectMeta<ConfigMap> {
+fn metadata(object: &Value) -> ConfigMapMetadata {
     serde_json::from_value(json!({"metadata": object["metadata"]})).unwrap()
 }
 

@@ -18,6 +18,13 @@ pub(super) struct Reference {
     order: Vec<String>,
 }
 
+/// Result of a run under a plan.
+pub(super) struct Checked {
+    pub(super) problems: Vec<String>,
+    /// Writes and what happened to them.
+    trace: Vec<String>,
+}
+
 impl Reference {
     pub(super) fn of(scenario: Scenario) -> Self {
         let seen = run(&scenario, &Plan::default(), &[]);
@@ -27,8 +34,8 @@ impl Reference {
         Self { scenario, seen, order }
     }
 
-    /// Returns what is wrong with a run under this plan.
-    pub(super) fn check(&self, plan: &Plan) -> Vec<String> {
+    /// Runs the scenario under this plan, and returns what is wrong.
+    pub(super) fn check(&self, plan: &Plan) -> Checked {
         let seen = run(&self.scenario, plan, &self.order);
         let mut problems = seen.problems;
         let (last, expected) = (seen.steps.last().unwrap(), self.seen.steps.last().unwrap());
@@ -59,12 +66,12 @@ impl Reference {
             problems.push(format!("objects are written {} times, and not {}", seen.published, self.seen.published));
         }
         problems.dedup();
-        problems
+        Checked { problems, trace: seen.trace }
     }
 
     /// Describes a plan that fails: what is wrong, what happened, and how to replay it.
-    pub(super) fn describe(&self, plan: &Plan, problems: &[String]) -> String {
-        let trace = run(&self.scenario, plan, &self.order).trace;
+    pub(super) fn describe(&self, plan: &Plan, checked: &Checked) -> String {
+        let Checked { problems, trace } = checked;
         let (name, shown) = (self.scenario.name, problems.iter().take(5).cloned().collect::<Vec<_>>().join("\n  "));
         format!(
             "plan `{name} {plan}` has {} problems:\n  {shown}\nWhat happened:\n  {}\nReplay: {REPLAY}='{name} {plan}' cargo test -p remora-operator --test cuts replay -- --nocapture",
@@ -88,13 +95,13 @@ impl Tally {
     pub(super) fn check(&mut self, reference: &Reference, plans: impl Iterator<Item = Plan>) {
         for plan in plans {
             self.plans += 1;
-            let problems = reference.check(&plan);
-            if let Some(problem) = problems.first() {
+            let checked = reference.check(&plan);
+            if let Some(problem) = checked.problems.first() {
                 let failure = format!("{} {plan}: {problem:.300}", reference.scenario.name);
                 // A long run may be ended before its end.
                 println!("{failure}");
                 self.failed.push(failure);
-                self.first.get_or_insert_with(|| reference.describe(&plan, &problems));
+                self.first.get_or_insert_with(|| reference.describe(&plan, &checked));
             }
         }
     }

@@ -81,7 +81,7 @@ impl Run {
             self.settle().await;
             if number + 1 == script.len() {
                 // A process that was away and a write that is on its way arrive in the end.
-                self.network.with(|state| (state.is_away, state.step) = (false, usize::MAX));
+                self.network.with(State::end_script);
                 self.settle().await;
             }
             steps.push(self.network.with(after));

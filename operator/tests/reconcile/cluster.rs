@@ -108,7 +108,7 @@ impl Cluster {
                     json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": items}),
                 )
             }
-            (_, path) if path.starts_with("/api/v1/namespaces/shop/configmaps/") => {
+            (_, path) if path.starts_with("/api/v1/namespaces/") && path.contains("/configmaps/") => {
                 state.calls.push(format!("{} {name}", method.to_lowercase()));
                 state.config_map(method, &name, body)
             }
@@ -230,6 +230,11 @@ impl Cluster {
 
     pub(super) fn last_status(&self) -> Value {
         self.0.lock().unwrap().statuses.last().cloned().expect("no status was written")
+    }
+
+    /// Returns the first status for which `holds` returns true.
+    pub(super) fn first_status(&self, holds: impl Fn(&Value) -> bool) -> Option<Value> {
+        self.0.lock().unwrap().statuses.iter().find(|status| holds(status)).cloned()
     }
 
     /// Returns the notes of all Events.

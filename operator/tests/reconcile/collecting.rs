@@ -4,7 +4,7 @@ use std::slice::from_ref;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
-use remora_operator::rollout::observe::SidecarClient;
+use remora_operator::rollout::sidecar::SidecarClient;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -14,7 +14,7 @@ use remora_operator::{
         metrics::Metrics,
         reconcile::{Deps, run},
     },
-    rollout::observe::SidecarClient,
+    rollout::sidecar::SidecarClient,
     source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
 };
 use serde_json::json;
@@ -54,6 +54,7 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
         sidecars: SidecarClient::new().unwrap(),
         metrics: Metrics::default(),
         instance: None,
+        memory: remora_operator::memory::Memory::for_long(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
     };
     let (stop, stopping) = watch::channel(false);
     let namespaces: Vec<String> = namespaces.iter().map(|name| (*name).to_owned()).collect();

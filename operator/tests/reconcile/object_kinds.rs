@@ -209,6 +209,31 @@ async fn refused_kind_leaves_previous_kind_published() {
     is(&status, "Ready", ("True", "LastGood"));
     assert_eq!(cluster.get(CORE), before);
     assert_eq!(status["delivery"]["as"], "ConfigMap", "new pods mount what there is");
+
+    operator.turn(reported(&cluster, 3, &json!({}))).await;
+    is(&cluster.last_status(), "Published", ("True", "Published"));
+    assert_eq!(cluster.last_status()["unfinished"], Value::Null, "there is no Secret");
+}
+
+/// The next process finds Secrets by their names only if the status says that there may be some.
+#[tokio::test]
+async fn secret_of_publication_that_was_cut_off_is_deleted_after_change_back() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let (_, calls) = operator.turn(reported(&cluster, 2, &secret())).await;
+    let place = |wanted: &str| calls.iter().position(|call| call == wanted);
+    let written = place(&format!("patch {SECRET}"));
+    assert!(written.is_some() && place("report") < written, "{calls:?}");
+    assert_eq!(cluster.last_status()["unfinished"], Value::Null, "the publication is complete");
+    let cut_off = cluster.first_status(|status| status["unfinished"] == "Secret");
+
+    let mut object = fenv(3, &json!({}));
+    object["status"] = cut_off.unwrap();
+    Operator::start_patient(&cluster, &[], Duration::ZERO).turn(object).await;
+    assert!(cluster.get(CORE).is_some() && cluster.get(SECRET).is_none(), "{:?}", cluster.names());
+    assert_eq!(cluster.last_status()["unfinished"], Value::Null, "the Secret is deleted");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use remora_operator::{
     api::ObjectKind,
-    publish::{Destination, Error, File, Past, Publisher, Snapshot, WriteCache},
+    publish::{ArchivedRevision, Destination, Error, File, Publisher, Snapshot, WriteCache},
 };
 use remora_snapshot::{
     Pointer, Snapshot as Reader, core_length,
@@ -216,13 +216,13 @@ async fn parts_are_recovered_whole_or_not_at_all() {
             desk.publisher.publish(&to, snapshot, None, &mut desk.cache).await.unwrap();
         }
         let next = restarted(&desk.cluster, Duration::MAX, &to).await;
-        assert_eq!(next.publisher.recover(&to).await.unwrap(), Some((second.clone(), None)));
+        assert_eq!(next.publisher.read_published(&to).await.unwrap(), Some((second.clone(), None)));
         // A part of the other set is a file of Remora, with its digest, and belongs to another revision.
         let mixed = desk.cluster.get(&name(kind, "core-a-01")).unwrap().to_string().replace("core-a-01", "core-b-01");
         desk.cluster.put_as(&name(kind, "core-b-01"), &serde_json::from_str::<Value>(&mixed).unwrap());
-        assert_eq!(next.publisher.recover(&to).await.unwrap(), None);
+        assert_eq!(next.publisher.read_published(&to).await.unwrap(), None);
         desk.cluster.take(&name(kind, "core-b-01"));
-        assert_eq!(next.publisher.recover(&to).await.unwrap(), None);
+        assert_eq!(next.publisher.read_published(&to).await.unwrap(), None);
     }
 }
 
@@ -230,20 +230,20 @@ async fn parts_are_recovered_whole_or_not_at_all() {
 async fn archived_core_in_parts_is_restored_and_forgotten() {
     let mut desk = Desk::new(Duration::MAX);
     let (first, second) = (large(2, "x"), large(2, "y"));
-    let past = |snapshot: &Snapshot| Past::of(snapshot, Time(Timestamp::UNIX_EPOCH), None);
+    let past = |snapshot: &Snapshot| ArchivedRevision::of(snapshot, Time(Timestamp::UNIX_EPOCH), None);
     for snapshot in [&first, &second] {
         desk.cluster.observe(&mut desk.writer);
         desk.publisher.archive(&destination(), snapshot, &mut desk.cache).await.unwrap();
     }
     assert_eq!(desk.cluster.names().len(), 4, "{:?}", desk.cluster.names());
     for snapshot in [&first, &second] {
-        let restored = desk.publisher.restore(&destination(), &past(snapshot)).await.unwrap();
+        let restored = desk.publisher.read_archived(&destination(), &past(snapshot)).await.unwrap();
         assert_eq!(restored.as_ref(), Some(snapshot));
     }
     desk.cluster.observe(&mut desk.writer);
     desk.publisher.forget(&destination(), &[past(&first)], &[past(&second)]).await.unwrap();
-    assert_eq!(desk.publisher.restore(&destination(), &past(&first)).await.unwrap(), None);
-    assert_eq!(desk.publisher.restore(&destination(), &past(&second)).await.unwrap(), Some(second));
+    assert_eq!(desk.publisher.read_archived(&destination(), &past(&first)).await.unwrap(), None);
+    assert_eq!(desk.publisher.read_archived(&destination(), &past(&second)).await.unwrap(), Some(second));
 }
 
 /// The publisher is killed after any write: a sidecar that starts serves the revision before or the new one, and the

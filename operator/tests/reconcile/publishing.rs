@@ -5,7 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use remora_operator::api::ObjectKind;
-use remora_operator::publish::{Destination, Error, File, ObjectsFeed, Owner, Past, Publisher, Snapshot, WriteCache};
+use remora_operator::publish::{
+    ArchivedRevision, Destination, Error, File, ObjectsFeed, Owner, Publisher, Snapshot, WriteCache,
+};
 use remora_snapshot::files;
 
 use super::cluster::{Cluster, watch};
@@ -46,7 +48,7 @@ pub(super) fn destination() -> Destination {
             block_owner_deletion: Some(true),
         },
     };
-    Destination { owner, object_kind: ObjectKind::ConfigMap, has_other_kind: false }
+    Destination { owner, object_kind: ObjectKind::ConfigMap, has_other_kind: false, has_unfinished: false }
 }
 
 fn snapshot(revision: &str, files: &[(&str, &str)]) -> Snapshot {
@@ -135,11 +137,11 @@ async fn published_snapshot_is_recovered_whole_or_not_at_all() {
     let published = snapshot("1", &[("core", "c"), ("overrides-00", "x")]);
     desk.publish(&published).await.0.unwrap();
     desk.cluster.observe(&mut desk.writer);
-    assert_eq!(desk.publisher.recover(&destination()).await.unwrap(), Some((published, None)));
+    assert_eq!(desk.publisher.read_published(&destination()).await.unwrap(), Some((published, None)));
     let mut altered = desk.cluster.get("remora-a-v3-overrides-00").unwrap();
     altered["binaryData"]["overrides-00"] = serde_json::json!("AAAA");
     desk.cluster.put(&altered);
-    assert_eq!(desk.publisher.recover(&destination()).await.unwrap(), None);
+    assert_eq!(desk.publisher.read_published(&destination()).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -155,16 +157,16 @@ async fn archived_revisions_share_unchanged_files() {
     }
     let names = desk.cluster.names();
     assert_eq!(names.len(), 3, "{names:?}");
-    let past = |snapshot: &Snapshot| Past::of(snapshot, Time(Timestamp::UNIX_EPOCH), None);
-    assert_eq!(desk.publisher.restore(&destination(), &past(&first)).await.unwrap().as_ref(), Some(&first));
-    assert_eq!(desk.publisher.restore(&destination(), &past(&second)).await.unwrap().as_ref(), Some(&second));
+    let past = |snapshot: &Snapshot| ArchivedRevision::of(snapshot, Time(Timestamp::UNIX_EPOCH), None);
+    assert_eq!(desk.publisher.read_archived(&destination(), &past(&first)).await.unwrap().as_ref(), Some(&first));
+    assert_eq!(desk.publisher.read_archived(&destination(), &past(&second)).await.unwrap().as_ref(), Some(&second));
 
     // Objects that another revision still needs stay.
     desk.cluster.observe(&mut desk.writer);
     desk.publisher.forget(&destination(), &[past(&first)], &[past(&second)]).await.unwrap();
     assert_eq!(desk.cluster.names().len(), 2);
-    assert_eq!(desk.publisher.restore(&destination(), &past(&second)).await.unwrap().as_ref(), Some(&second));
-    assert_eq!(desk.publisher.restore(&destination(), &past(&first)).await.unwrap(), None);
+    assert_eq!(desk.publisher.read_archived(&destination(), &past(&second)).await.unwrap().as_ref(), Some(&second));
+    assert_eq!(desk.publisher.read_archived(&destination(), &past(&first)).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -174,7 +176,7 @@ async fn archived_copies_are_not_recovered_as_published() {
     desk.publish(&first).await.0.unwrap();
     desk.publisher.archive(&destination(), &first, &mut desk.cache).await.unwrap();
     desk.cluster.observe(&mut desk.writer);
-    assert_eq!(desk.publisher.recover(&destination()).await.unwrap(), Some((first.clone(), None)));
+    assert_eq!(desk.publisher.read_published(&destination()).await.unwrap(), Some((first.clone(), None)));
     // A copy without a record is surplus.
     let (_, calls) = desk.publish(&first).await;
     assert_eq!(calls, ["delete remora-a-v3-history-1-core"]);
@@ -198,7 +200,7 @@ async fn secrets_are_found_by_their_numbers_after_restart() {
     other.publisher = Publisher::new(other.cluster.client(), objects, Duration::ZERO);
     other.writer = writer;
     other.publisher.refresh_secrets(&secrets, &mut other.cache).await.unwrap();
-    assert_eq!(other.publisher.recover(&secrets).await.unwrap(), Some((first, None)));
+    assert_eq!(other.publisher.read_published(&secrets).await.unwrap(), Some((first, None)));
     let second = snapshot("2", &[("core", "d"), ("overrides-00", "x"), ("overrides-01", "y")]);
     other.cluster.calls();
     other.publisher.publish(&secrets, &second, None, &mut other.cache).await.unwrap();

@@ -64,14 +64,14 @@ async fn environment_without_usable_secret_is_polled() {
     let mut operator = Operator::start_with(&cluster, from_ref(&server.origin));
     operator.turn(fenv(1, &spec(&server))).await;
     is(&cluster.last_status(), "Ready", ("True", "Published"));
-    let standing = cluster.last_status()["webhook"].as_str().unwrap().to_owned();
-    assert!(standing.starts_with("polled only: ") && standing.contains("16 to 1,024 characters"), "{standing}");
-    assert!(!standing.contains("short"), "{standing}");
+    let state_text = cluster.last_status()["webhook"].as_str().unwrap().to_owned();
+    assert!(state_text.starts_with("polled only: ") && state_text.contains("16 to 1,024 characters"), "{state_text}");
+    assert!(!state_text.contains("short"), "{state_text}");
 
     // The Secret is read again after a minute.
     put_secret(&cluster, SECRET);
     operator.turn(reported(&cluster, &spec(&server))).await;
-    assert_eq!(cluster.last_status()["webhook"], standing);
+    assert_eq!(cluster.last_status()["webhook"], state_text);
     pass(Duration::from_secs(61)).await;
     operator.turn(reported(&cluster, &spec(&server))).await;
     assert_eq!(cluster.last_status()["webhook"], "receiving");
@@ -172,8 +172,8 @@ async fn secret_that_cannot_be_read_again_stays_in_use() {
     // A new process has no secret that it could go on with.
     let mut restarted = Operator::start_with(&cluster, from_ref(&server.origin));
     restarted.turn(reported(&cluster, &spec(&server))).await;
-    let standing = cluster.last_status()["webhook"].as_str().unwrap().to_owned();
-    assert!(standing.starts_with("polled only: ") && standing.contains("secrets is forbidden"), "{standing}");
+    let state_text = cluster.last_status()["webhook"].as_str().unwrap().to_owned();
+    assert!(state_text.starts_with("polled only: ") && state_text.contains("secrets is forbidden"), "{state_text}");
     assert_eq!(receive(&restarted), Verdict::Refused);
 }
 

@@ -15,7 +15,7 @@ use remora_operator::{
         metrics::Metrics,
         reconcile::{Deps, run},
     },
-    rollout::observe::SidecarClient,
+    rollout::sidecar::SidecarClient,
     source::{
         fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
         receiver::{Receiver, Verdict},
@@ -24,11 +24,16 @@ use remora_operator::{
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::error::Elapsed};
 
-use super::{CORE, Cluster, compiler, document, fenv, flags, is};
+use super::{CORE, Cluster, asks_source, compiler, document, fenv, flags, is};
 
-/// Counter of lists of Remora's ConfigMaps. The second list is empty, as if nothing were published.
+/// Counters of lists of ConfigMaps.
 #[derive(Clone, Default)]
-struct Lists(Arc<Mutex<usize>>);
+struct Lists {
+    /// Lists of Remora's ConfigMaps. The second one is empty, as if nothing were published.
+    ours: Arc<Mutex<usize>>,
+    /// Lists of all others.
+    others: Arc<Mutex<usize>>,
+}
 
 /// Returns an API server whose watches end at once, because their resource version is too old: those for whose path
 /// and query `breaks` returns true. The others report nothing.
@@ -67,9 +72,10 @@ fn list(cluster: &Cluster, lists: &Lists, spec: &Value, path: &str, query: &str)
     } else if path.ends_with("/pods") {
         ("PodList", "v1", Vec::new())
     } else if query.contains("%21%3D") {
-        ("PartialObjectMetadataList", "meta.k8s.io/v1", Vec::new())
+        *lists.others.lock().unwrap() += 1;
+        ("PartialObjectMetadataList", "meta.k8s.io/v1", cluster.get("flags").into_iter().collect())
     } else {
-        let mut count = lists.0.lock().unwrap();
+        let mut count = lists.ours.lock().unwrap();
         *count += 1;
         let lags = *count == 2;
         ("PartialObjectMetadataList", "meta.k8s.io/v1", if lags { Vec::new() } else { cluster.ours() })
@@ -88,6 +94,7 @@ fn deps(client: Client) -> Deps {
         sidecars: SidecarClient::new().unwrap(),
         metrics: Metrics::default(),
         instance: None,
+        memory: remora_operator::memory::Memory::for_long(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
     }
 }
 
@@ -110,7 +117,7 @@ async fn broken_watches_cause_no_second_write() {
     let (stop, stopping) = watch::channel(false);
     let running = tokio::spawn(async move { run(deps, &[], stopping).await });
     let again = async {
-        while *lists.0.lock().unwrap() < 4 {
+        while *lists.ours.lock().unwrap() < 4 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -134,11 +141,32 @@ async fn object_deleted_while_watch_is_broken_is_restored_after_next_list() {
     let deps = deps(client(&cluster, &lists, daily, ours));
     let (_stop, stopping) = watch::channel(false);
     let running = tokio::spawn(async move { run(deps, &[], stopping).await });
-    let listed = || *lists.0.lock().unwrap();
+    let listed = || *lists.ours.lock().unwrap();
     // The second list lags behind the publication, and a list after it shows the object.
     until(|| cluster.get(CORE).is_some() && listed() > 3).await.expect("it is not published, or not listed again");
     cluster.take(CORE);
     until(|| cluster.get(CORE).is_some()).await.expect("the object is not restored");
+    running.abort();
+}
+
+/// Only the watch of other ConfigMaps breaks, so nothing else causes a reconciliation.
+#[tokio::test]
+async fn source_deleted_while_watch_is_broken_is_missed_after_next_list() {
+    let (cluster, lists) = (Cluster::default(), Lists::default());
+    cluster.put(&flags(&document("a")));
+    let others = |path: &str, query: &str| path.ends_with("/configmaps") && query.contains("%21%3D");
+    let daily = json!({"refresh": {"interval": "24h"}});
+    let deps = deps(client(&cluster, &lists, daily, others));
+    let (_stop, stopping) = watch::channel(false);
+    let running = tokio::spawn(async move { run(deps, &[], stopping).await });
+    let listed = || *lists.others.lock().unwrap();
+    // A list after the publication shows the version that was read.
+    until(|| cluster.get(CORE).is_some()).await.expect("it is not published");
+    let before = listed();
+    until(|| listed() > before + 1).await.expect("it is not listed again");
+    cluster.calls();
+    cluster.take("flags");
+    until(|| asks_source(&cluster.calls())).await.expect("nobody misses the source");
     running.abort();
 }
 

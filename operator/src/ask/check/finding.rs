@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::facts::Unread;
-use crate::ask::answer::{Answer, Colour, Page};
+use crate::ask::answer::{Colour, CommandOutput, TextOutput};
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -70,8 +70,8 @@ impl Report {
     }
 }
 
-impl Answer for Report {
-    fn text(&self, page: &mut Page) -> fmt::Result {
+impl CommandOutput for Report {
+    fn text(&self, output: &mut TextOutput) -> fmt::Result {
         for Finding { level, subject, message, remedy } in &self.findings {
             let (colour, word) = match level {
                 Level::Ok => (Colour::Green, "ok     "),
@@ -80,16 +80,20 @@ impl Answer for Report {
                 Level::Warning => (Colour::Yellow, "warning"),
                 Level::Error => (Colour::Red, "error  "),
             };
-            page.painted_line("", (colour, word), format!("  {subject}: {message}"))?;
+            output.painted_line("", (colour, word), format!("  {subject}: {message}"))?;
             if !remedy.is_empty() {
-                page.line(format!("         do: {remedy}"))?;
+                output.line(format!("         do: {remedy}"))?;
             }
         }
         let count = |level| self.findings.iter().filter(|finding| finding.level == level).count();
-        page.line(format!(
-            "{} errors, {} warnings, {} not checked",
-            count(Level::Error),
-            count(Level::Warning),
+        let counted = |level, word| match count(level) {
+            1 => format!("1 {word}"),
+            more => format!("{more} {word}s"),
+        };
+        output.line(format!(
+            "{}, {}, {} not checked",
+            counted(Level::Error, "error"),
+            counted(Level::Warning, "warning"),
             count(Level::Unknown)
         ))
     }
@@ -118,5 +122,17 @@ mod tests {
         assert_eq!(code(&[Level::Ok, Level::Unknown]), 3);
         assert_eq!(code(&[Level::Unknown, Level::Warning]), 1);
         assert_eq!(code(&[Level::Error, Level::Ok]), 1);
+    }
+
+    #[test]
+    fn last_line_counts_findings() {
+        let last = |levels: &[Level]| {
+            let findings = levels.iter().map(|level| Finding::new(*level, "a", "b", "c")).collect();
+            let (output_format, mut out) = (crate::ask::OutputFormat { json: false, colours: false }, Vec::new());
+            output_format.write(&Report::new(findings), &mut out).unwrap();
+            String::from_utf8(out).unwrap().lines().last().unwrap().to_owned()
+        };
+        assert_eq!(last(&[Level::Error, Level::Warning]), "1 error, 1 warning, 0 not checked");
+        assert_eq!(last(&[Level::Error, Level::Error, Level::Unknown]), "2 errors, 0 warnings, 1 not checked");
     }
 }

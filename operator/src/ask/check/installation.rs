@@ -79,18 +79,21 @@ fn deployed(namespace: &str, deployments: &[Deployed]) -> Vec<Finding> {
             "install the chart, or name the namespace of the installation with --system-namespace",
         )];
     }
-    deployments.iter().map(deployment).collect()
+    deployments.iter().map(|found| deployment(namespace, found)).collect()
 }
 
-fn deployment(deployment: &Deployed) -> Finding {
+fn deployment(namespace: &str, deployment: &Deployed) -> Finding {
     let Deployed { name, version, wanted, ready, .. } = deployment;
     let subject = format!("Deployment {name}");
     let message = format!("version {version}, {ready} of {wanted} replicas are ready");
-    if *ready == 0 {
-        let remedy = format!("see its pods: kubectl describe deployment {name}, and their logs");
+    if *wanted == 0 {
+        let remedy = format!("give it replicas again: kubectl scale deployment {name} -n {namespace} --replicas 1");
+        Finding::new(Level::Error, subject, format!("version {version}, it is scaled to 0 replicas"), remedy)
+    } else if *ready == 0 {
+        let remedy = format!("see its pods: kubectl describe deployment {name} -n {namespace}, and their logs");
         Finding::new(Level::Error, subject, message, remedy)
     } else if ready < wanted {
-        let remedy = format!("see its pods: kubectl describe deployment {name}");
+        let remedy = format!("see its pods: kubectl describe deployment {name} -n {namespace}");
         Finding::new(Level::Warning, subject, message, remedy)
     } else if version != VERSION {
         let remedy = format!("this plugin has version {VERSION}: use the plugin of the installed version");
@@ -203,21 +206,25 @@ mod tests {
 
     #[test]
     fn deployment_is_judged_by_ready_replicas() {
-        let deployed = |ready, version: &str| Deployed {
+        let scaled = |wanted, ready, version: &str| Deployed {
             name: "remora-controller".to_owned(),
             component: "controller".to_owned(),
             version: version.to_owned(),
-            wanted: 2,
+            wanted,
             ready,
             account: None,
             certificate_secret: None,
             lease: None,
         };
-        let level = |ready, version| deployment(&deployed(ready, version)).level;
+        let level = |ready, version| deployment("system", &scaled(2, ready, version)).level;
         assert_eq!(level(2, VERSION), Level::Ok);
         assert_eq!(level(1, VERSION), Level::Warning);
         assert_eq!(level(0, VERSION), Level::Error);
         assert_eq!(level(2, "0.0.1"), Level::Note);
+        let none = deployment("system", &scaled(0, 0, VERSION));
+        assert!(
+            none.level == Level::Error && none.remedy.ends_with("deployment remora-controller -n system --replicas 1")
+        );
         let missing = super::deployed("remora-system", &[]);
         assert!(missing[0].level == Level::Error && missing[0].remedy.contains("--system-namespace"));
     }

@@ -231,8 +231,8 @@ async fn workloads(
 ) -> Workloads {
     let names = environments.iter().map(|found| (found.namespace().unwrap_or_default(), found.name_any()));
     let mut workloads = Workloads { environments: names.collect(), ..Workloads::default() };
-    let pods: Option<Vec<Pod>> = note("pods", cluster.list(scope, "").await, unread);
-    workloads.pods = pods.iter().flatten().filter_map(|pod| requesting(pod, &asked.system_namespace)).collect();
+    let keep = |pod: Pod| requesting(&pod, &asked.system_namespace);
+    workloads.pods = note("pods", cluster.select(scope, "", keep).await, unread).unwrap_or_default();
     for namespace in excluded(cluster, &workloads.pods).await {
         workloads.pods.retain(|pod| pod.has_sidecar || pod.namespace != namespace);
     }
@@ -277,6 +277,9 @@ fn restricts_ingress(policy: &NetworkPolicy) -> bool {
     types.is_none_or(|types| types.iter().any(|kind| kind == "Ingress"))
 }
 
+/// Largest number of environments that are looked at of one pod. The webhook admits fewer.
+const NAMES_MAX: usize = 16;
+
 /// Describes a pod that requests flags. `None` if it does not, or never gets a sidecar, or has ended.
 fn requesting(pod: &Pod, system_namespace: &str) -> Option<Requesting> {
     let namespace = pod.namespace()?;
@@ -296,7 +299,7 @@ fn requesting(pod: &Pod, system_namespace: &str) -> Option<Requesting> {
     let names = pod.annotations().get(annotation::INJECT)?.split(',');
     Some(Requesting {
         name: pod.name_any(),
-        environments: names.map(|name| name.trim().to_owned()).collect(),
+        environments: names.take(NAMES_MAX).map(|name| name.trim().to_owned()).collect(),
         has_sidecar,
         waits: own.and_then(waits),
         restarts: own.map(|own| own.restart_count).unwrap_or_default(),

@@ -87,7 +87,7 @@ mod tests {
             *answer.status_mut() = code;
             async move { Ok::<_, Infallible>(answer) }
         });
-        let cluster = Cluster::new(Client::new(service, "shop"), "shop".to_owned());
+        let cluster = Cluster::new(&Client::new(service, "shop"), "shop".to_owned());
         let failure = cluster.ask_pod("shop", "web-1", 4778, "/metrics").await.unwrap_err();
         (failure, read.load(Ordering::SeqCst))
     }

@@ -4,15 +4,12 @@
 use std::sync::LazyLock;
 
 use remora_snapshot::model::{Members, MembersBuilder};
-use remora_snapshot::{Integer, write_float};
+use remora_snapshot::{Integer, PYTHON_INT_DIGITS, write_float};
 
 use crate::compile::python;
 
 /// Maximum nesting depth of arrays and objects.
 const DEEPEST: u32 = 128;
-
-/// Maximum number of digits that Python converts to an integer.
-const MOST_DIGITS: usize = 4300;
 
 /// Returns the members of a JSON array as Python's `str` prints them. Members with lone surrogates are omitted, because
 /// no text contains any.
@@ -302,8 +299,8 @@ impl Reader<'_> {
         }
         let (token, rest) = self.rest.split_at_checked(length).ok_or("a number is cut off")?;
         self.rest = rest;
-        if length == sign + whole && whole > MOST_DIGITS {
-            return Err(format!("an integer has more than {MOST_DIGITS} digits"));
+        if length == sign + whole && whole > PYTHON_INT_DIGITS {
+            return Err(format!("an integer has more than {PYTHON_INT_DIGITS} digits"));
         }
         match Integer::parse(token) {
             Some(Integer::Small(small)) => self.write(&small.to_string()),

@@ -25,7 +25,9 @@ pub enum Error {
         problem: String,
     },
     /// A page belongs to another environment than the first page.
-    #[error("a page of the document belongs to another environment than the first page")]
+    #[error(
+        "a page of the document belongs to another environment than the first page: check that the source returns one environment"
+    )]
     OtherEnvironment,
     /// The environment changed while its pages were fetched.
     #[error("the environment changed between two pages of its document: fetch it again from the first page")]

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{
     api::Changes,
-    compile::{changes, guard::DocumentSummary},
+    compile::{changes, guard::GuardBaseline},
     controller::metrics::{Metrics, Outcome, Step},
-    publish::{Error, Past, Publisher, Snapshot, WriteCache},
+    publish::{ArchivedRevision, Beyond, Error, Publisher, Snapshot, WriteCache},
 };
 
 /// Snapshot that was published.
@@ -38,12 +38,13 @@ impl Apply<'_> {
     pub(super) async fn run(
         &self,
         chosen: Arc<Snapshot>,
-        accepted: Option<&DocumentSummary>,
+        accepted: Option<&GuardBaseline>,
         desired: &mut Desired,
     ) -> Result<Applied, Error> {
         let Self { environment, publisher, metrics, observed } = self;
         let destination = &observed.destination;
-        let (next, dropped) = self.replace(chosen, accepted, desired).await;
+        let (next, mut dropped, beyond) = self.replace(chosen, accepted, desired).await;
+        dropped.extend(beyond.current);
         let next = desired.snapshot.insert(next);
         let snapshot = Arc::clone(&next.snapshot);
         let step = metrics.begin(Step::Publish);
@@ -81,17 +82,26 @@ impl Apply<'_> {
                 "cannot delete the copies of revisions that are not kept any more: they are deleted later"
             );
         }
+        let kept = next.record.as_ref().map(|record| record.archived_in_other_kind.as_slice()).unwrap_or_default();
+        if let Err(error) = publisher.forget_former(destination, &beyond.archived_in_other_kind, kept).await {
+            tracing::warn!(
+                namespace,
+                environment,
+                %error,
+                "cannot delete copies of earlier revisions in the other kind, which the record has no room for"
+            );
+        }
         Ok(Applied { snapshot, objects: published.objects })
     }
 
-    /// Returns the desired snapshot that replaces the current one, with the current one in its history, and the
-    /// revisions that drop out of the history.
+    /// Returns the desired snapshot that replaces the current one, with the current one in its history, the revisions
+    /// that drop out of the history, and those that the record has no room for.
     async fn replace(
         &self,
         chosen: Arc<Snapshot>,
-        accepted: Option<&DocumentSummary>,
+        accepted: Option<&GuardBaseline>,
         desired: &mut Desired,
-    ) -> (DesiredSnapshot, Vec<Past>) {
+    ) -> (DesiredSnapshot, Vec<ArchivedRevision>, Beyond) {
         let Self { environment, observed, .. } = self;
         let outgoing = desired.snapshot.take();
         let is_live = outgoing.is_none() && observed.revision.as_ref() == Some(&chosen.revision);
@@ -115,7 +125,7 @@ impl Apply<'_> {
                 Some(record) => (record.published_at, record.changes),
                 None => (record.published_at.clone(), None),
             };
-            let past = Past::of(&outgoing.snapshot, since, changes);
+            let past = ArchivedRevision::of(&outgoing.snapshot, since, changes);
             if self.archive(&outgoing.snapshot, &mut desired.cache).await {
                 record.history.retain(|past| past.revision != outgoing.snapshot.revision);
                 record.history.insert(0, past);
@@ -130,10 +140,11 @@ impl Apply<'_> {
             record.files = chosen.digests();
             record.dropped.extend(dropped.iter().cloned());
             if !(is_same || observed.destination.has_other_kind) {
-                record.former.clear();
+                record.archived_in_other_kind.clear();
             }
         }
-        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces }, dropped)
+        let beyond = record.as_mut().map(|record| record.bound(&needed)).unwrap_or_default();
+        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces }, dropped, beyond)
     }
 
     /// Archives a replaced snapshot and returns true on success. A failure is only logged and counted: the new snapshot
@@ -167,7 +178,7 @@ impl Apply<'_> {
 async fn changes(previous: &Arc<Snapshot>, chosen: &Arc<Snapshot>) -> Option<Changes> {
     let snapshots = [Arc::clone(previous), Arc::clone(chosen)];
     let comparing = tokio::task::spawn_blocking(move || {
-        let [previous, chosen] = snapshots.each_ref().map(|snapshot| snapshot.files.iter().find(|file| file.is_core()));
+        let [previous, chosen] = snapshots.each_ref().map(|snapshot| snapshot.core());
         changes::between(&previous?.bytes, &chosen?.bytes)
     });
     comparing.await.ok().flatten()

@@ -6,7 +6,7 @@ use super::{desired::Desired, guard::Candidate, observe::Observed};
 use crate::{
     api::{Reason, names::FORMAT},
     controller::report::{Failure, Pin},
-    publish::{Past, Snapshot},
+    publish::{ArchivedRevision, Snapshot},
 };
 
 /// Selected snapshot, and what it means for `spec.pin`.
@@ -23,7 +23,7 @@ pub(super) fn archived<'a>(
     candidate: &Candidate,
     desired: &'a Desired,
     observed: &'a Observed,
-) -> Option<&'a Past> {
+) -> Option<&'a ArchivedRevision> {
     if pin.is_empty() || in_memory(pin, candidate, desired).is_some() {
         return None;
     }

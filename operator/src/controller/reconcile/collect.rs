@@ -1,14 +1,9 @@
 //! Collect step: has the uses of flags collected and sent to the source, and lists the flags without uses.
 
-use std::collections::BTreeSet;
-
-use remora_snapshot::Snapshot as Reader;
-
-use super::{desired::Desired, environment::Environment, fetch::Source, report::Reported};
+use super::{desired::Desired, environment::Environment, fetch::SourceState, report::Reported, served};
 use crate::{
     api::IdleFlags,
-    publish::Snapshot,
-    rollout::usage::{Collector, Target, idle::LastUses, today},
+    rollout::usage::{CollectionTarget, Collector, idle::LastUses, today},
 };
 
 /// State of the collection between reconciliations.
@@ -21,20 +16,20 @@ pub(super) struct Uses {
 
 /// Collects the uses if the spec asks for it, and ends the collection otherwise. Returns the state of the collection for
 /// the status.
-pub(super) fn collect(environment: &Environment<'_>, collector: &Collector, source: &Source) -> Option<String> {
+pub(super) fn collect(environment: &Environment<'_>, collector: &Collector, source: &SourceState) -> Option<String> {
     let flagsmith = environment.spec.source.flagsmith.as_ref().filter(|_| !environment.spec.suspend);
     let wanted = flagsmith.filter(|flagsmith| flagsmith.send_analytics);
-    let target = wanted.zip(environment.name.parse().ok()).map(|(flagsmith, name)| Target {
+    let target = wanted.zip(environment.name.parse().ok()).map(|(flagsmith, name)| CollectionTarget {
         uid: environment.uid.clone(),
         namespace: environment.namespace.clone(),
         environment: name,
         flagsmith: flagsmith.clone(),
     });
-    collector.keep(&environment.namespace, &environment.name, target, source.key())
+    collector.ensure(&environment.namespace, &environment.name, target, source.key())
 }
 
 /// Lists the flags without uses for the status. `None` if uses are not collected.
-pub(super) fn idle_flags(
+pub(super) async fn idle_flags(
     environment: &Environment<'_>,
     collector: &Collector,
     is_collecting: bool,
@@ -51,7 +46,7 @@ pub(super) fn idle_flags(
     let Some(desired) = &desired.snapshot else { return written.cloned() };
     let today = today();
     if uses.revision.as_ref() != Some(&desired.snapshot.revision) {
-        let Some(flags) = flags(&desired.snapshot) else { return written.cloned() };
+        let Some(flags) = served::flags(&desired.snapshot).await else { return written.cloned() };
         match &mut uses.last {
             Some(last) => last.set_flags(&flags, today),
             None => uses.last = Some(LastUses::restore(written, &flags, today)),
@@ -62,12 +57,8 @@ pub(super) fn idle_flags(
     for (flag, day) in collector.used(&environment.namespace, &environment.name) {
         last.used(&flag, day);
     }
+    if collector.unread(&environment.namespace, &environment.name) > 0 {
+        last.skip_yesterday(today);
+    }
     Some(last.list(today))
-}
-
-/// Names of the flags that a snapshot serves.
-fn flags(snapshot: &Snapshot) -> Option<BTreeSet<String>> {
-    let core = snapshot.files.iter().find(|file| file.is_core())?;
-    let features = Reader::read(core.bytes.as_slice()).ok()?.describe().features;
-    Some(features.into_iter().filter(|feature| !feature.unserved).map(|feature| feature.name).collect())
 }

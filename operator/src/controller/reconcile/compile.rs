@@ -2,7 +2,7 @@
 
 use super::{environment::Environment, fetch::Provenance};
 use crate::{
-    compile::guard::DocumentSummary,
+    compile::guard::GuardBaseline,
     compiler::{Compiler, Error, Request, Response, Task},
     controller::{
         metrics::{Metrics, Outcome, Step},
@@ -17,7 +17,7 @@ use crate::{
 pub(super) struct Compiled {
     pub(super) snapshot: Snapshot,
     pub(super) contents: Contents,
-    pub(super) summary: DocumentSummary,
+    pub(super) summary: GuardBaseline,
 }
 
 /// Compiles the document. Returns its version and provenance with the result.
@@ -65,6 +65,6 @@ fn compiled(environment: &Environment<'_>, answer: Response) -> Compiled {
         findings: answer.findings.clone(),
         finding_count: count(answer.finding_count),
     };
-    let summary = DocumentSummary::of(&answer.about, &environment.spec.source);
+    let summary = GuardBaseline::of(&answer.about, &environment.spec.source);
     Compiled { snapshot: Snapshot::from(answer), contents, summary }
 }

@@ -13,7 +13,7 @@ use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{
         Config, Controller, WatchStreamExt,
-        reflector::{ObjectRef, Store},
+        reflector::{self, ObjectRef, Store},
         watcher,
     },
 };
@@ -21,17 +21,20 @@ use tokio::sync::watch;
 
 use super::{
     Context,
+    environment_object::{EnvironmentObject, environments},
     first_pass::end_first_pass,
     reconcile,
-    referrers::{Environment, Metadata, Referrers, SeenVersions, read_by},
+    referrers::{Referrers, SeenVersions, WatchedEnvironment, read_by},
+    shared::Shared,
     state::Uid,
 };
 use crate::{
     api::names::label,
     compiler::Compiler,
     controller::metrics::Metrics,
-    publish::{self, SURPLUS_GRACE},
-    rollout::{self, InjectedPod, observe::SidecarClient},
+    memory::Memory,
+    publish::{self, ConfigMapMetadata, SURPLUS_GRACE},
+    rollout::{self, InjectedPod, sidecar::SidecarClient},
     source::{fetch::Fetcher, receiver::Receiver, trigger::TriggerRequest},
 };
 
@@ -58,6 +61,8 @@ pub struct Deps {
     pub receiver: Receiver,
     /// Metrics of the controller.
     pub metrics: Metrics,
+    /// Memory for the snapshots of all environments.
+    pub memory: Arc<Memory>,
     /// Name of this replica in Events.
     pub instance: Option<String>,
 }
@@ -66,17 +71,19 @@ pub struct Deps {
 /// then run to their end. Each listed namespace has its own watches, so the operator needs no permission outside the
 /// list.
 pub async fn run(deps: Deps, namespaces: &[String], shutdown: watch::Receiver<bool>) {
+    let shared = Shared::default();
     if namespaces.is_empty() {
-        return run_in(deps, None, shutdown).await;
+        return run_in(deps, &shared, None, shutdown).await;
     }
     let namespaces: BTreeSet<&String> = namespaces.iter().collect();
-    join_all(namespaces.into_iter().map(|namespace| run_in(deps.clone(), Some(namespace), shutdown.clone()))).await;
+    let each = namespaces.into_iter();
+    join_all(each.map(|namespace| run_in(deps.clone(), &shared, Some(namespace), shutdown.clone()))).await;
 }
 
-async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
+async fn run_in(deps: Deps, shared: &Shared, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
     let pass = deps.receiver.first_pass();
     let (client, metrics) = (deps.client.clone(), deps.metrics.clone());
-    let config_maps = || in_scope::<Metadata>(&client, namespace);
+    let config_maps = || in_scope::<ConfigMapMetadata>(&shared.pages.bound(&client), namespace);
     let (objects, mut feed) = publish::objects();
     let ours = watcher(config_maps(), selecting(label::REMORA, "="))
         .default_backoff()
@@ -84,24 +91,28 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
         .flat_map(move |event| stream::iter(event.map(|event| feed.apply_watcher_event(&event)).unwrap_or_default()))
         .filter(|(_, name)| std::future::ready(!name.is_empty()))
         .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
-    let others = watcher(config_maps(), selecting(label::REMORA, "!=")).default_backoff().touched_objects();
-
-    let environments = in_scope::<Environment>(&client, namespace);
-    let controller = Controller::new(environments, watcher::Config::default());
-    let known = controller.store();
+    let (known, writer) = reflector::store();
+    let environments = environments(in_scope::<EnvironmentObject>(&shared.pages.bound(&client), namespace));
+    let controller = Controller::for_stream(environments.reflect(writer).applied_objects(), known.clone());
     let (pods, pods_feed) = rollout::running_pods();
-    let following = rollout::follow(in_scope::<InjectedPod>(&client, namespace), pods_feed);
-    let context = Arc::new(Context::new(deps, objects, pods, SURPLUS_GRACE));
+    let following = rollout::follow(in_scope::<InjectedPod>(&shared.pages.bound(&client), namespace), pods_feed);
+    let context = Arc::new(Context::sharing(deps, shared, objects, pods, SURPLUS_GRACE));
 
     let seen = Arc::new(SeenVersions::default());
-    let referrers = Referrers::new(known.clone(), Arc::clone(&context), Arc::clone(&seen));
+    let mut referrers = Referrers::new(known.clone(), Arc::clone(&context), Arc::clone(&seen));
+    let others = watcher(config_maps(), selecting(label::REMORA, "!="))
+        .default_backoff()
+        .inspect_err(|error| tracing::warn!(%error, "cannot watch the ConfigMaps that sources name: trying again"))
+        .flat_map(move |event| {
+            stream::iter(event.map(|event| referrers.apply_watcher_event(&event)).unwrap_or_default())
+        });
     let stopped = async move {
         let _ = shutdown.wait_for(|stop| *stop).await;
     };
     let reconciling = controller
         .with_config(Config::default().concurrency(CONCURRENCY))
         .reconcile_on(ours)
-        .watches_stream(others, move |object| referrers.of(&object))
+        .reconcile_on(others)
         .reconcile_on(triggered(&context))
         .graceful_shutdown_on(stopped)
         .run(reconcile, |_, never, _| match *never {}, Arc::clone(&context))
@@ -117,7 +128,7 @@ async fn run_in(deps: Deps, namespace: Option<&str>, mut shutdown: watch::Receiv
 }
 
 /// Streams the environments with a trigger, and stores the trigger for their next reconciliation.
-fn triggered(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment>> + Send + 'static {
+fn triggered(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<WatchedEnvironment>> + Send + 'static {
     let context = Arc::clone(context);
     let requests =
         stream::iter(context.triggers()).flat_map(|mut requests| stream::poll_fn(move |task| requests.poll_recv(task)));
@@ -128,7 +139,7 @@ fn triggered(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Environment
 }
 
 /// Ends the streams, pod queries and receptions of deleted environments, which are not reconciled any more.
-async fn end_tasks_of_deleted(known: &Store<Environment>, context: &Context, scope: Option<&str>) {
+async fn end_tasks_of_deleted(known: &Store<WatchedEnvironment>, context: &Context, scope: Option<&str>) {
     loop {
         tokio::time::sleep(TASK_SWEEP).await;
         let is_there = |namespace: &str, name: &str, uid: &str| {
@@ -159,7 +170,7 @@ fn selecting(manager: &str, operator: &str) -> watcher::Config {
 
 /// Removes the state and the metrics of deleted environments.
 async fn sweep(
-    known: &Store<Environment>,
+    known: &Store<WatchedEnvironment>,
     context: &Context,
     seen: &SeenVersions,
     metrics: &Metrics,

@@ -1,3 +1,5 @@
+//! What should be published, and the back-off after publications that failed: the state of the publication.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
@@ -7,9 +9,9 @@ use tokio::time::Instant;
 use super::observe::Observed;
 use crate::{
     api::{ObjectKind, PastRevision},
-    compile::guard::DocumentSummary,
+    compile::guard::GuardBaseline,
     controller::report::{Failure, Pin},
-    publish::{Past, Record, Snapshot, WriteCache},
+    publish::{ArchivedRevision, Record, Snapshot, WriteCache},
 };
 
 /// State of the publication between reconciliations.
@@ -53,6 +55,11 @@ impl Desired {
         self.back_off = None;
     }
 
+    /// Drops the snapshot if it is published, for lack of memory.
+    pub(super) fn release(&mut self) {
+        self.snapshot.take_if(|desired| desired.is_published);
+    }
+
     /// Sets the kind of the published objects. A change drops the history, because copies of earlier revisions exist
     /// in one kind only. It also restarts the grace of obsolete objects: those of the other kind were the current ones
     /// until now, so pods that mount them may have been admitted a moment ago.
@@ -63,7 +70,7 @@ impl Desired {
         self.obsolete_since = None;
         if let Some(record) = self.snapshot.as_mut().and_then(|desired| desired.record.as_mut()) {
             let past = std::mem::take(&mut record.history);
-            record.former.extend(past);
+            record.archived_in_other_kind.extend(past);
         }
     }
 
@@ -93,7 +100,7 @@ impl Desired {
     }
 
     /// Returns the archived revisions, latest first.
-    pub(super) fn past<'a>(&'a self, observed: &'a Observed) -> &'a [Past] {
+    pub(super) fn past<'a>(&'a self, observed: &'a Observed) -> &'a [ArchivedRevision] {
         let record = self.snapshot.as_ref().and_then(|desired| desired.record.as_ref()).or(observed.record.as_ref());
         record.map(|record| record.history.as_slice()).unwrap_or_default()
     }
@@ -121,7 +128,7 @@ impl Desired {
 
 /// Builds the record of the chosen snapshot from the record `before`. `is_same` is true if the chosen revision is the
 /// one of `before`; `accepted` summarizes the document that was accepted last.
-pub(super) fn record(before: Option<Record>, accepted: Option<&DocumentSummary>, is_same: bool) -> Option<Record> {
+pub(super) fn record(before: Option<Record>, accepted: Option<&GuardBaseline>, is_same: bool) -> Option<Record> {
     match (before, accepted) {
         // The snapshot stays published since the same time, so the record is not written again only for a newer time.
         (Some(before), Some(accepted)) if is_same && !before.document.has_source_of(accepted) => {
@@ -129,8 +136,10 @@ pub(super) fn record(before: Option<Record>, accepted: Option<&DocumentSummary>,
         }
         (Some(before), _) if is_same => Some(before),
         (before, accepted) => {
-            let (document, history, former) = match before {
-                Some(before) => (accepted.cloned().unwrap_or(before.document), before.history, before.former),
+            let (document, history, archived_in_other_kind) = match before {
+                Some(before) => {
+                    (accepted.cloned().unwrap_or(before.document), before.history, before.archived_in_other_kind)
+                }
                 None => (accepted?.clone(), Vec::new(), Vec::new()),
             };
             Some(Record {
@@ -139,7 +148,7 @@ pub(super) fn record(before: Option<Record>, accepted: Option<&DocumentSummary>,
                 changes: None,
                 history,
                 dropped: Vec::new(),
-                former,
+                archived_in_other_kind,
                 files: BTreeMap::new(), // those of the chosen snapshot, which is not known here
             })
         }

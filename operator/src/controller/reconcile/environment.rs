@@ -1,3 +1,5 @@
+//! The FeatureEnvironment of one reconciliation, with the names and the destination that follow from it.
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 
@@ -57,13 +59,14 @@ impl<'a> Environment<'a> {
         };
         let object_kind = self.spec.delivery.object_kind;
         let has_other_kind = status.is_some_and(|status| may_have_objects(status, object_kind.other()));
+        let has_unfinished = status.is_some_and(|status| status.unfinished == Some(object_kind.other()));
         let owner = Owner { namespace: self.namespace.clone(), environment, reference };
-        Ok(Destination { owner, object_kind, has_other_kind })
+        Ok(Destination { owner, object_kind, has_other_kind, has_unfinished })
     }
 }
 
 /// True if objects of this kind may exist, according to the status.
-fn may_have_objects(status: &FeatureEnvironmentStatus, kind: ObjectKind) -> bool {
+pub(super) fn may_have_objects(status: &FeatureEnvironmentStatus, kind: ObjectKind) -> bool {
     match &status.delivery {
         Some(delivered) => delivered.object_kind == kind || delivered.formerly == Some(kind),
         // A version that knew only ConfigMaps wrote this status.

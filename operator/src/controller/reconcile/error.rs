@@ -1,9 +1,11 @@
+//! Errors of the steps: reason, message, log and schedule of the next attempt.
+
 use super::{environment::Environment, report::Reported};
 use crate::{
     api::Reason,
     compile::prune,
     compiler,
-    controller::report::{Failure, Fetch},
+    controller::report::{self, Failure, Fetch},
     publish,
     source::fetch::{self, Retry},
 };
@@ -26,6 +28,9 @@ pub enum Error {
     /// The snapshot cannot be published.
     #[error(transparent)]
     Publish(#[from] publish::Error),
+    /// The status does not say yet what is about to be published.
+    #[error(transparent)]
+    Report(#[from] report::Error),
 }
 
 impl Error {
@@ -37,6 +42,7 @@ impl Error {
             Self::Fetch(error) => error.reason(),
             Self::Compile(error) => error.reason(),
             Self::Publish(error) => error.reason(),
+            Self::Report(_) => Reason::ReportFailed,
         }
     }
 
@@ -46,7 +52,8 @@ impl Error {
             Self::Name(_) | Self::Prune(_) => Retry::Edited,
             Self::Fetch(error) => error.retry(),
             Self::Compile(error) if error.is_costly() => Retry::Costly,
-            Self::Compile(_) | Self::Publish(_) => Retry::Backoff,
+            Self::Publish(publish::Error::OutOfMemory { .. }) => Retry::Costly,
+            Self::Compile(_) | Self::Publish(_) | Self::Report(_) => Retry::Backoff,
         }
     }
 
@@ -64,7 +71,7 @@ impl Error {
                 Fetch::Failed(self.to_failure())
             }
             // The source returned a document.
-            Self::Compile(_) | Self::Publish(_) => Fetch::Done,
+            Self::Compile(_) | Self::Publish(_) | Self::Report(_) => Fetch::Done,
         }
     }
 

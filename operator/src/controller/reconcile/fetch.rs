@@ -34,7 +34,7 @@ pub(super) struct Provenance {
 
 /// State of the source between reconciliations.
 #[derive(Debug, Default)]
-pub(super) struct Source {
+pub(super) struct SourceState {
     /// Time of the next fetch. `None` means at once.
     next_fetch: Option<Instant>,
     /// Number of fetches and compilations that failed in a row.
@@ -58,12 +58,13 @@ pub(super) struct Source {
     refused: Option<(EnvironmentKey, Instant)>,
 }
 
-impl Source {
+impl SourceState {
     pub(super) fn next_fetch(&self) -> Option<Instant> {
         self.next_fetch
     }
 
-    /// Returns the key that the server accepted with the last document that was compiled.
+    /// Returns the key that the server accepted with the last document that was compiled. `None` once the spec or the
+    /// Secret no longer gives it: whoever uses a key then has to read the Secret.
     pub(super) fn key(&self) -> Option<&EnvironmentKey> {
         self.version.as_ref().and_then(CachedVersion::key)
     }
@@ -80,7 +81,7 @@ impl Source {
 
     /// Makes the next fetch unconditional if the trigger asks for that. A stronger trigger may have replaced the one of a
     /// webhook.
-    pub(super) fn is_triggered(&mut self, trigger: Option<Trigger>) {
+    pub(super) fn apply_trigger(&mut self, trigger: Option<Trigger>) {
         if trigger >= Some(Trigger::FetchWhole) {
             self.needs_whole();
         }
@@ -92,7 +93,7 @@ impl Source {
 
     /// Prepares for a fetch that a person requests: it is unconditional, reads the Secret with the key, and asks a server
     /// that refused the key again.
-    pub(super) fn is_requested(&mut self) {
+    pub(super) fn forget_for_request(&mut self) {
         self.needs_whole();
         self.key_read = None;
         self.refused = None;
@@ -146,7 +147,7 @@ impl Source {
     }
 
     /// Records that the source was read, and schedules the next poll.
-    fn was_read(&mut self, interval: Duration) {
+    fn schedule_next_poll(&mut self, interval: Duration) {
         self.refused = None;
         self.delay(schedule::after_success(interval, fastrand::f64()));
     }
@@ -167,6 +168,14 @@ impl Source {
         self.compiled = None;
     }
 
+    /// Forgets the key if the error shows that its owner may no longer give it.
+    fn forget_withdrawn_key(&mut self, error: &Error) {
+        if error.is_refusal() || matches!(error, Error::ReadFailed { .. } | Error::AuthenticationFailed { .. }) {
+            self.version = None;
+            self.key_read = None;
+        }
+    }
+
     fn waits_for_room(&mut self) {
         self.delay(ROOM_WAIT.mul_f64(1.0 + fastrand::f64()));
     }
@@ -174,7 +183,7 @@ impl Source {
 
 /// Outcome of a fetch.
 #[derive(Debug)]
-pub(super) enum Fetched {
+pub(super) enum FetchStep {
     /// No document was requested or read: a limit is reached, or the Secret still holds the refused key.
     Postponed,
     /// The source still has the version that was compiled last.
@@ -192,9 +201,9 @@ pub(super) async fn fetch(
     environment: &Environment<'_>,
     fetcher: &Fetcher,
     metrics: &Metrics,
-    source: &mut Source,
+    source: &mut SourceState,
     has_snapshot: bool,
-) -> Result<Fetched, Error> {
+) -> Result<FetchStep, Error> {
     let interval = environment.spec.refresh.interval.get();
     let rest = fetcher.read_budget().rest(&environment.uid, interval);
     let began = Instant::now();
@@ -213,18 +222,18 @@ pub(super) async fn fetch(
         Ok(fetch::Fetched::StillRefused) => {
             source.failed(Retry::Slow, interval);
             step.end(Outcome::StillRefused);
-            Ok(Fetched::Postponed)
+            Ok(FetchStep::Postponed)
         }
         Ok(fetch::Fetched::Busy) => {
             source.waits_for_room();
             step.end(Outcome::Busy);
-            Ok(Fetched::Postponed)
+            Ok(FetchStep::Postponed)
         }
         Ok(fetch::Fetched::OverBudget { expected }) => {
             source.expected_bytes = Some(expected);
             source.waits_for_room();
             step.end(Outcome::OverBudget);
-            Ok(Fetched::Postponed)
+            Ok(FetchStep::Postponed)
         }
         Ok(fetch::Fetched::Unchanged { read }) => {
             source.failures = 0;
@@ -234,7 +243,7 @@ pub(super) async fn fetch(
             }
             was_read(environment, metrics, source);
             step.end(Outcome::Unchanged);
-            Ok(Fetched::Unchanged)
+            Ok(FetchStep::Unchanged)
         }
         Ok(fetch::Fetched::Document(arrived)) => {
             metrics.environments.document(&environment.namespace, &environment.name, arrived.bytes());
@@ -247,16 +256,17 @@ pub(super) async fn fetch(
                     source.failures = 0;
                     was_read(environment, metrics, source);
                     step.end(Outcome::Unchanged);
-                    Ok(Fetched::Unchanged)
+                    Ok(FetchStep::Unchanged)
                 }
                 None => {
                     step.end(Outcome::Done);
-                    Ok(Fetched::Document(Box::new(arrived)))
+                    Ok(FetchStep::Document(Box::new(arrived)))
                 }
             }
         }
         Err(error) => {
             step.end(error.reason());
+            source.forget_withdrawn_key(&error);
             if let Error::AuthenticationFailed { key, .. } = &error {
                 source.refused = Some((key.clone(), Instant::now()));
             }
@@ -266,8 +276,8 @@ pub(super) async fn fetch(
 }
 
 /// Records that the source was read: it returned a document, or confirmed the one that was compiled last.
-pub(super) fn was_read(environment: &Environment<'_>, metrics: &Metrics, source: &mut Source) {
-    source.was_read(environment.spec.refresh.interval.get());
+pub(super) fn was_read(environment: &Environment<'_>, metrics: &Metrics, source: &mut SourceState) {
+    source.schedule_next_poll(environment.spec.refresh.interval.get());
     let now = Timestamp::now().as_duration().as_secs_f64();
     metrics.environments.fetched(&environment.namespace, &environment.name, now);
 }

@@ -7,16 +7,16 @@ use kube::{
     runtime::reflector::{ObjectRef, Store},
 };
 
-use super::referrers::Environment;
+use super::referrers::WatchedEnvironment;
 use crate::source::receiver::FirstPass;
 
 /// Time between two looks whether the environments were reconciled.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Ends the first pass once each environment that receives webhooks was reconciled. Never returns.
-pub(super) async fn end_first_pass(known: &Store<Environment>, pass: FirstPass) {
+pub(super) async fn end_first_pass(known: &Store<WatchedEnvironment>, pass: FirstPass) {
     if known.wait_until_ready().await.is_ok() {
-        let mut waiting: Vec<ObjectRef<Environment>> = known
+        let mut waiting: Vec<ObjectRef<WatchedEnvironment>> = known
             .state()
             .iter()
             .filter(|environment| receives(environment))
@@ -39,12 +39,12 @@ pub(super) async fn end_first_pass(known: &Store<Environment>, pass: FirstPass) 
     pending::<()>().await;
 }
 
-fn reference(environment: &Environment) -> ObjectRef<Environment> {
+fn reference(environment: &WatchedEnvironment) -> ObjectRef<WatchedEnvironment> {
     ObjectRef::new(&environment.name_any()).within(&environment.namespace().unwrap_or_default())
 }
 
 /// True if the environment is to be reconciled, and asks for webhooks.
-fn receives(environment: &Environment) -> bool {
+fn receives(environment: &WatchedEnvironment) -> bool {
     let Ok(environment) = &environment.0 else { return false };
     let flagsmith = environment.spec.source.flagsmith.as_ref();
     environment.metadata.deletion_timestamp.is_none() && flagsmith.is_some_and(|flagsmith| flagsmith.webhook.is_some())

@@ -1,11 +1,11 @@
-//! Guard step (pure): accepts a compiled snapshot, or holds it back until a person approves its revision.
+//! Guard step: accepts a compiled snapshot, or holds it back until a person approves its revision.
 
 use std::sync::Arc;
 
-use super::{compile::Compiled, environment::Environment};
+use super::{compile::Compiled, desired::Desired, environment::Environment, observe::Observed};
 use crate::{
     api::names::annotation,
-    compile::guard::{DocumentSummary, Violation},
+    compile::guard::{GuardBaseline, Violation},
     controller::report::{Contents, Failure},
     publish::Snapshot,
 };
@@ -22,7 +22,7 @@ pub(super) struct Candidate {
 pub(super) struct Accepted {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) contents: Contents,
-    pub(super) summary: DocumentSummary,
+    pub(super) summary: GuardBaseline,
 }
 
 /// Reason why the last document has no accepted snapshot.
@@ -64,6 +64,12 @@ impl Candidate {
         }
     }
 
+    /// Drops the snapshots, for lack of memory.
+    pub(super) fn release(&mut self) {
+        self.newest = None;
+        self.blocked = None;
+    }
+
     /// Forgets what belongs to an earlier generation of the spec. The newest snapshot stays until it is replaced.
     pub(super) fn start_generation(&mut self) {
         self.blocked = None;
@@ -99,21 +105,47 @@ impl Candidate {
     }
 }
 
+/// Accepts a compiled snapshot, or holds it back if it violates the guard.
+pub(super) fn check(
+    environment: &Environment<'_>,
+    observed: &Observed,
+    desired: &Desired,
+    candidate: &mut Candidate,
+    compiled: Compiled,
+) {
+    let newest = candidate.newest();
+    let newest_revision = newest.map(|newest| newest.snapshot.revision.as_str());
+    let published = observed.record.as_ref().map(|record| &record.document);
+    let against = Against {
+        known: [desired.revision(), newest_revision, observed.revision.as_deref()].into_iter().flatten().collect(),
+        approved: environment.approved_revision(),
+        summary: newest.map(|newest| &newest.summary).or(published),
+        // The schema limits the value to 0 to 100.
+        max_shrink_percent: usize::try_from(environment.spec.guard.max_shrink_percent).unwrap_or_default(),
+    };
+    let Some(violation) = violation(&compiled, &against) else { return candidate.accept(compiled) };
+    let failure = failure(environment, &violation, &compiled.snapshot.revision);
+    if candidate.hold_back(compiled, failure.clone()) {
+        let (namespace, environment, reason) = (&environment.namespace, &environment.name, failure.reason);
+        tracing::warn!(namespace, environment, %reason, message = failure.message, "the document is not published");
+    }
+}
+
 /// State that a compiled snapshot is compared with.
 #[derive(Debug)]
-pub(super) struct Against<'a> {
+struct Against<'a> {
     /// Revisions that are published, desired or accepted already.
-    pub(super) known: Vec<&'a str>,
+    known: Vec<&'a str>,
     /// Revision that a person approved.
-    pub(super) approved: Option<&'a str>,
+    approved: Option<&'a str>,
     /// Summary of the document that was accepted last.
-    pub(super) summary: Option<&'a DocumentSummary>,
+    summary: Option<&'a GuardBaseline>,
     /// Largest share that a document may lose, in percent.
-    pub(super) max_shrink_percent: usize,
+    max_shrink_percent: usize,
 }
 
 /// Checks a compiled snapshot against the guard. Returns the violation, if any.
-pub(super) fn check(compiled: &Compiled, against: &Against<'_>) -> Option<Violation> {
+fn violation(compiled: &Compiled, against: &Against<'_>) -> Option<Violation> {
     let revision = compiled.snapshot.revision.as_str();
     if against.known.contains(&revision) || against.approved == Some(revision) {
         return None;
@@ -122,7 +154,7 @@ pub(super) fn check(compiled: &Compiled, against: &Against<'_>) -> Option<Violat
 }
 
 /// Describes a violation, with the command that approves the revision.
-pub(super) fn failure(environment: &Environment<'_>, violation: &Violation, revision: &str) -> Failure {
+fn failure(environment: &Environment<'_>, violation: &Violation, revision: &str) -> Failure {
     let (namespace, name, approve) = (&environment.namespace, &environment.name, annotation::CONFIRM);
     let message = format!(
         "held back: {violation}. To publish the document all the same: kubectl -n {namespace} annotate fenv {name} --overwrite {approve}={revision}"

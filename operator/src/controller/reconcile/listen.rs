@@ -1,7 +1,7 @@
 //! Listen step: follows the source's stream of changes.
 
 use super::{environment::Environment, fetch::Provenance};
-use crate::source::realtime::{Streams, Target};
+use crate::source::realtime::{StreamTarget, Streams};
 
 /// Follows the stream if the spec asks for it and the document's key is known, and ends it otherwise. Returns the state
 /// of the stream for the status.
@@ -12,12 +12,12 @@ pub(super) fn listen(
 ) -> Option<String> {
     let flagsmith = environment.spec.source.flagsmith.as_ref().filter(|_| !environment.spec.suspend);
     let wanted = flagsmith.and_then(|flagsmith| Some((flagsmith, flagsmith.realtime.as_ref()?)));
-    let target = wanted.zip(provenance).map(|((flagsmith, realtime), provenance)| Target {
+    let target = wanted.zip(provenance).map(|((flagsmith, realtime), provenance)| StreamTarget {
         uid: environment.uid.clone(),
         flagsmith: flagsmith.clone(),
         realtime: realtime.clone(),
         client_key: provenance.client_key.clone(),
     });
     let updated_at = provenance.and_then(|provenance| provenance.updated_at);
-    streams.keep(&environment.namespace, &environment.name, target, updated_at)
+    streams.ensure(&environment.namespace, &environment.name, target, updated_at)
 }

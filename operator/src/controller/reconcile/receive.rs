@@ -29,7 +29,7 @@ struct Read {
     at: Instant,
     reference: SigningSecretRef,
     /// State for the status.
-    standing: String,
+    state_text: String,
     /// True if the spec has changed since.
     is_outdated: bool,
 }
@@ -70,19 +70,19 @@ pub(super) async fn receive(
         && !read.is_outdated
         && read.at.elapsed() < REREAD
     {
-        return Some(read.standing.clone());
+        return Some(read.state_text.clone());
     }
-    let (secret, standing) = match fetcher.signing_secret(namespace, reference).await {
+    let (secret, state_text) = match fetcher.signing_secret(namespace, reference).await {
         Ok(secret) => (Some(secret), "receiving".to_owned()),
         // A read that failed says nothing about the Secret, so the secret that was read before stays in use.
         Err(Error::ReadFailed { .. }) if let Some(read) = before => {
             (read.at, read.is_outdated) = (Instant::now(), false);
-            return Some(read.standing.clone());
+            return Some(read.state_text.clone());
         }
         Err(error) => (None, format!("polled only: {error}")),
     };
     receiver.keep(namespace, name, uid, secret, triggers);
     let (at, reference) = (Instant::now(), reference.clone());
-    reception.read = Some(Read { at, reference, standing: standing.clone(), is_outdated: false });
-    Some(standing)
+    reception.read = Some(Read { at, reference, state_text: state_text.clone(), is_outdated: false });
+    Some(state_text)
 }

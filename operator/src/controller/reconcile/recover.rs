@@ -6,9 +6,10 @@ use super::{
     desired::{Desired, DesiredSnapshot},
     environment::Environment,
     guard::Candidate,
+    memory::keep_read,
     observe::Observed,
 };
-use crate::publish::Publisher;
+use crate::{memory::Memory, publish::Publisher};
 
 /// Returns true if the published snapshot is needed and not in memory: it stays published while nothing newer may be
 /// published, and it is archived before another one replaces it.
@@ -27,6 +28,7 @@ fn is_needed(pin: &str, candidate: &Candidate, desired: &Desired, observed: &Obs
 pub(super) async fn recover(
     environment: &Environment<'_>,
     publisher: &Publisher,
+    memory: &Arc<Memory>,
     candidate: &Candidate,
     observed: &Observed,
     desired: &mut Desired,
@@ -35,9 +37,10 @@ pub(super) async fn recover(
     if !is_needed(&environment.spec.pin, candidate, desired, observed, read_failed) {
         return;
     }
-    match publisher.recover(&observed.destination).await {
+    match publisher.read_published(&observed.destination).await {
         Ok(found) => {
-            desired.snapshot = found.map(|(snapshot, record)| DesiredSnapshot {
+            let kept = found.and_then(|(snapshot, record)| Some((keep_read(environment, memory, snapshot)?, record)));
+            desired.snapshot = kept.map(|(snapshot, record)| DesiredSnapshot {
                 snapshot: Arc::new(snapshot),
                 record,
                 is_published: true,

@@ -5,65 +5,94 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     ResourceExt,
-    core::{DeserializeGuard, PartialObjectMeta},
-    runtime::reflector::{ObjectRef, Store},
+    core::DeserializeGuard,
+    runtime::{
+        reflector::{ObjectRef, Store},
+        watcher::Event,
+    },
 };
 use parking_lot::Mutex;
 
 use super::Context;
-use crate::{api::FeatureEnvironment, source::trigger::Trigger};
+use crate::{api::FeatureEnvironment, publish::ConfigMapMetadata, source::trigger::Trigger};
 
-pub(super) type Environment = DeserializeGuard<FeatureEnvironment>;
-pub(super) type Metadata = PartialObjectMeta<ConfigMap>;
+pub(super) type WatchedEnvironment = DeserializeGuard<FeatureEnvironment>;
 
 /// Namespace and name of a ConfigMap.
-pub(super) type Name = (String, String);
+pub(super) type ObjectName = (String, String);
 
 /// Resource versions of ConfigMaps that sources refer to, so that a restarted watch triggers no fetch for unchanged
 /// objects.
 #[derive(Debug, Default)]
-pub(super) struct SeenVersions(Mutex<HashMap<Name, String>>);
+pub(super) struct SeenVersions(Mutex<HashMap<ObjectName, String>>);
 
 impl SeenVersions {
     /// Records a version. Returns false if it is the one that was recorded last.
-    fn record(&self, name: Name, version: &str) -> bool {
+    fn record(&self, name: ObjectName, version: &str) -> bool {
         self.0.lock().insert(name, version.to_owned()).as_deref() != Some(version)
     }
 
     /// Drops the versions of all objects that are not in `read`.
-    pub(super) fn retain(&self, read: &HashSet<Name>) {
+    pub(super) fn retain(&self, read: &HashSet<ObjectName>) {
         self.0.lock().retain(|name, _| read.contains(name));
     }
 }
 
+/// Version of a ConfigMap that does not exist.
+const GONE: &str = "";
+
 /// Finds the environments that read a ConfigMap.
 pub(super) struct Referrers {
-    known: Store<Environment>,
+    known: Store<WatchedEnvironment>,
     context: Arc<Context>,
     seen: Arc<SeenVersions>,
+    /// ConfigMaps that sources refer to and that the list, which is not complete, has not shown.
+    missing: HashSet<ObjectName>,
 }
 
 impl Referrers {
-    pub(super) fn new(known: Store<Environment>, context: Arc<Context>, seen: Arc<SeenVersions>) -> Self {
-        Self { known, context, seen }
+    pub(super) fn new(known: Store<WatchedEnvironment>, context: Arc<Context>, seen: Arc<SeenVersions>) -> Self {
+        Self { known, context, seen, missing: HashSet::new() }
     }
 
-    /// Returns the environments whose source reads this ConfigMap, and triggers a fetch for each if the ConfigMap has
-    /// changed.
-    pub(super) fn of(&self, object: &Metadata) -> Vec<ObjectRef<Environment>> {
-        let (namespace, name) = (object.namespace().unwrap_or_default(), object.name_any());
-        let referring: Vec<ObjectRef<Environment>> = self
+    /// Applies an event of the watch. Returns the environments whose source reads a ConfigMap that has changed or is gone,
+    /// and triggers a fetch for each. A ConfigMap that was deleted while the watch was broken is in no event: it is missing
+    /// in the next list.
+    pub(super) fn apply_watcher_event(
+        &mut self,
+        event: &Event<ConfigMapMetadata>,
+    ) -> Vec<ObjectRef<WatchedEnvironment>> {
+        match event {
+            Event::Init => {
+                self.missing = self.known.state().iter().flat_map(|environment| read_by(environment)).collect();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                self.missing.remove(&name(object));
+                self.trigger(name(object), &version(object))
+            }
+            Event::InitDone => {
+                let missing = std::mem::take(&mut self.missing);
+                missing.into_iter().flat_map(|missing| self.trigger(missing, GONE)).collect()
+            }
+            Event::Apply(object) => self.trigger(name(object), &version(object)),
+            Event::Delete(object) => self.trigger(name(object), GONE),
+        }
+    }
+
+    /// Triggers a fetch for the environments whose source reads this ConfigMap, unless its version is known.
+    fn trigger(&self, read: ObjectName, version: &str) -> Vec<ObjectRef<WatchedEnvironment>> {
+        let namespace = read.0.clone();
+        let referring: Vec<ObjectRef<WatchedEnvironment>> = self
             .known
             .state()
             .into_iter()
-            .filter(|environment| read_by(environment).any(|read| read.0 == namespace && read.1 == name))
+            .filter(|environment| read_by(environment).any(|name| name == read))
             .map(|environment| ObjectRef::new(&environment.name_any()).within(&namespace))
             .collect();
-        let version = object.resource_version().unwrap_or_default();
-        if referring.is_empty() || !self.seen.record((namespace.clone(), name), &version) {
+        if referring.is_empty() || !self.seen.record(read, version) {
             return Vec::new();
         }
         for environment in &referring {
@@ -73,8 +102,16 @@ impl Referrers {
     }
 }
 
+fn name(object: &ConfigMapMetadata) -> ObjectName {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+fn version(object: &ConfigMapMetadata) -> String {
+    object.resource_version().unwrap_or_default()
+}
+
 /// Returns the ConfigMaps that the source of an environment reads.
-pub(super) fn read_by(environment: &Environment) -> impl Iterator<Item = Name> {
+pub(super) fn read_by(environment: &WatchedEnvironment) -> impl Iterator<Item = ObjectName> {
     let environment = environment.0.as_ref().ok();
     environment.into_iter().flat_map(|environment| {
         let namespace = environment.namespace().unwrap_or_default();

@@ -1,14 +1,17 @@
 //! Report step: derives the status from the outcome of the other steps, and writes it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use remora_snapshot::{Snapshot as Reader, files};
 use tokio::time::Instant;
 
-use super::{environment::Environment, guard::Candidate, schedule};
+use super::{
+    environment::{Environment, may_have_objects},
+    guard::Candidate,
+    schedule, served,
+};
 use crate::{
-    api::{FeatureEnvironment, FeatureEnvironmentStatus, Reason, resource_version::is_older},
+    api::{FeatureEnvironment, FeatureEnvironmentStatus, ObjectKind, Reason, resource_version::is_older},
     controller::{
         metrics::{Metrics, Outcome, Step},
         report::{Contents, Error, Facts, Reports, follow},
@@ -133,9 +136,34 @@ pub(super) async fn report(
     reported.status = Some(status);
 }
 
+/// Writes to the status that objects of this kind may exist, ahead of the first of them: a process that ends before the
+/// publication is complete leaves Secrets that the next one finds only by the status. ConfigMaps are watched instead.
+///
+/// # Errors
+/// The status was not written.
+pub(super) async fn report_ahead(
+    environment: &Environment<'_>,
+    reports: &Reports,
+    kind: ObjectKind,
+    reported: &mut Reported,
+) -> Result<(), Error> {
+    let unknown = FeatureEnvironmentStatus::default();
+    let written = reported.written(environment).unwrap_or(&unknown);
+    if kind == ObjectKind::ConfigMap || may_have_objects(written, kind) || written.unfinished == Some(kind) {
+        return Ok(());
+    }
+    let announced = reported.announced(environment).unwrap_or(&unknown);
+    let latest = reported.status.as_ref().unwrap_or(written).clone();
+    let status = FeatureEnvironmentStatus { unfinished: Some(kind), ..latest };
+    let stored = reports.report(environment.object, announced, &status).await?;
+    reported.written = Some(Written::new(status.clone(), &stored));
+    reported.status = Some(status);
+    Ok(())
+}
+
 /// Describes the contents of the published snapshot. `None` if `status` has them already, or if they cannot be read.
-pub(super) fn contents(
-    snapshot: &Snapshot,
+pub(super) async fn contents(
+    snapshot: &Arc<Snapshot>,
     candidate: &Candidate,
     status: Option<&FeatureEnvironmentStatus>,
 ) -> Option<Contents> {
@@ -143,23 +171,5 @@ pub(super) fn contents(
         return Some(newest.contents.clone());
     }
     let is_reported = status.is_some_and(|status| status.revision.as_ref() == Some(&snapshot.revision));
-    if is_reported { None } else { read(snapshot) }
-}
-
-/// Reads the contents of a snapshot that another reconciliation compiled.
-fn read(snapshot: &Snapshot) -> Option<Contents> {
-    let core = snapshot.files.iter().find(|file| file.is_core())?;
-    let mut reader = Reader::read(core.bytes.as_slice()).ok()?;
-    for file in snapshot.files.iter().filter(|file| files::is_overrides(&file.name)) {
-        reader.attach(file.bytes.as_slice()).ok()?;
-    }
-    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let features = reader.describe().features.iter().filter(|feature| !feature.unserved).count();
-    Some(Contents {
-        features: count(features),
-        segments: count(reader.segments()),
-        overrides: count(reader.identity_overrides()),
-        bytes: count(snapshot.size()),
-        ..Contents::default()
-    })
+    if is_reported { None } else { served::contents(snapshot).await }
 }

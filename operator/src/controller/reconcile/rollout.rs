@@ -6,17 +6,17 @@ use std::sync::{
 };
 
 use jiff::Timestamp;
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
-use super::environment::Environment;
+use super::{desired::Desired, environment::Environment};
 use crate::{
     api::{Pods, Reason, names::EnvironmentName},
     controller::metrics::{Metrics, Outcome, Step},
     injection::Slots,
-    publish::{Destination, Owner, Snapshot},
+    publish::{Destination, Owner},
     rollout::{
         nudge::{Nudged, Nudger},
-        observe::{Observer, Target},
+        observe::{ObservedRevision, Observer},
     },
 };
 
@@ -33,13 +33,7 @@ struct Notification {
     revision: String,
     /// True once all pods are notified.
     is_done: Arc<AtomicBool>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Notification {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    task: AbortOnDropHandle<()>,
 }
 
 /// Notifies the pods of the published revision, unless that is under way or done. Kubelets deliver it in any case, so a
@@ -67,10 +61,10 @@ pub(super) fn notify(
     let (namespace, name, notified) = (environment.namespace.clone(), owner.environment.clone(), revision.to_owned());
     let is_done = Arc::new(AtomicBool::new(false));
     let done = Arc::clone(&is_done);
-    let task = tokio::spawn(async move {
+    let task = AbortOnDropHandle::new(tokio::spawn(async move {
         let is_complete = notify_all(&nudger, &metrics, &namespace, &name, &notified, published_at).await;
         done.store(is_complete, Ordering::Relaxed);
-    });
+    }));
     rollout.notification = Some(Notification { revision: revision.to_owned(), is_done, task });
 }
 
@@ -114,16 +108,22 @@ async fn notify_all(
     }
 }
 
-/// Starts or updates the pod queries for the published snapshot, and returns the latest counts.
+/// Starts or updates the pod queries if the published revision is the desired one, and returns the latest counts.
 pub(super) fn observe_pods(
     environment: &Environment<'_>,
     observer: &Observer,
     metrics: &Metrics,
     destination: &Destination,
-    snapshot: &Arc<Snapshot>,
-    published_at: Option<Timestamp>,
+    desired: &Desired,
+    published: Option<&str>,
 ) -> Option<Pods> {
-    let pods = observer.observe(Target {
+    if environment.spec.suspend {
+        observer.stop(&environment.namespace, &environment.name);
+        return None;
+    }
+    let snapshot = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
+    let snapshot = snapshot.filter(|snapshot| published == Some(snapshot.revision.as_str()))?;
+    let pods = observer.observe(ObservedRevision {
         uid: environment.uid.clone(),
         namespace: environment.namespace.clone(),
         environment: destination.owner.environment.clone(),
@@ -133,7 +133,7 @@ pub(super) fn observe_pods(
         has_other_kind: destination.has_other_kind,
         slots: Slots { overrides: snapshot.overrides_files(), core_parts: snapshot.core_parts() },
         nudge: environment.spec.delivery.nudge,
-        published_at,
+        published_at: desired.published_at(),
     })?;
     metrics.environments.pods(&environment.namespace, &environment.name, &pods);
     Some(pods)

@@ -17,7 +17,7 @@ use crate::{
     controller::report::Failure,
     injection::{Layout, Size, Slots},
     publish::Snapshot,
-    rollout::observe::{Observer, Volumes},
+    rollout::{PodLister, Volumes},
 };
 
 /// Time between two looks at the pods while a core is withheld. Such a look asks only the cluster's API server.
@@ -93,7 +93,7 @@ impl Room {
 /// With nothing published, no pod loses anything, so the first core is published in any case.
 pub(super) async fn fitting(
     environment: &Environment<'_>,
-    observer: &Observer,
+    lister: &PodLister,
     observed: &Observed,
     chosen: Arc<Snapshot>,
     desired: &Desired,
@@ -113,7 +113,7 @@ pub(super) async fn fitting(
         (true, Some(_)) => LOOK,
         (false, _) => LOOK_WHEN_PUBLISHED,
     };
-    let looked = look(environment, observer, observed, interval, room).await;
+    let looked = look(environment, lister, observed, interval, room).await;
     if must_fit && parts_of_new_pods(environment, reported) < chosen.core_parts() {
         room.admission_ends = Some(Instant::now() + ADMISSION);
     }
@@ -149,7 +149,7 @@ fn parts_of_new_pods(environment: &Environment<'_>, reported: &Reported) -> usiz
 /// Lists the pods, unless they were listed a moment ago.
 async fn look(
     environment: &Environment<'_>,
-    observer: &Observer,
+    lister: &PodLister,
     observed: &Observed,
     interval: Duration,
     room: &mut Room,
@@ -158,7 +158,7 @@ async fn look(
     if room.seen.as_ref().is_some_and(|seen| now.duration_since(seen.at) < interval) {
         return Ok(());
     }
-    match observer.volumes(&environment.namespace, &observed.destination.owner.environment).await {
+    match lister.volumes(&environment.namespace, &observed.destination.owner.environment).await {
         Ok(volumes) => {
             room.seen = Some(Seen { at: now, volumes });
             Ok(())

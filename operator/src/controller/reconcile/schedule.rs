@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use crate::source::fetch::{REST_MAX, Retry};
+use crate::source::{
+    back_off::{ceiling, jittered},
+    fetch::{REST_MAX, Retry},
+};
 
 /// Longest wait after the first failure. It doubles with every further failure.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -49,13 +52,13 @@ pub(super) fn after_failure(retry: Retry, failures: u32, interval: Duration, cha
         Retry::After(wait) => return wait.max(BACKOFF) + BACKOFF.mul_f64(chance),
         Retry::Edited => return BACKOFF_MAX.mul_f64(0.9 + 0.2 * chance),
     };
-    let ceiling = first.saturating_mul(1_u32 << failures.min(16));
-    if ceiling < most { ceiling.mul_f64(0.2 + 0.8 * chance) } else { after_success(most, chance) }
+    let ceiling = ceiling(first, most, failures);
+    if ceiling < most { jittered(ceiling, chance) } else { after_success(most, chance) }
 }
 
 /// Returns the time between a restart and the environment's first fetch. It depends on the UID only, so it is the same
 /// after every restart.
-pub(super) fn phase(uid: &str, interval: Duration) -> Duration {
+pub(super) fn first_fetch_delay(uid: &str, interval: Duration) -> Duration {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);
     let share = (hasher.finish() >> 32) as u32;
@@ -109,7 +112,7 @@ mod tests {
 
     #[test]
     fn first_fetches_after_restart_are_spread() {
-        let phases: Vec<Duration> = (0..1000).map(|n| phase(&format!("uid-{n}"), INTERVAL)).collect();
+        let phases: Vec<Duration> = (0..1000).map(|n| first_fetch_delay(&format!("uid-{n}"), INTERVAL)).collect();
         assert!(phases.iter().all(|phase| *phase <= INTERVAL));
         for tenth in 0..10 {
             let (low, high) = (INTERVAL * tenth / 10, INTERVAL * (tenth + 1) / 10);

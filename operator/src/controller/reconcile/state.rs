@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use parking_lot::Mutex;
 
 use super::{
-    collect::Uses, desired::Desired, fetch::Source, guard::Candidate, receive::Reception, refresh::Requests,
+    collect::Uses, desired::Desired, fetch::SourceState, guard::Candidate, receive::Reception, refresh::Requests,
     report::Reported, rollout::Rollout, room::Room,
 };
 use crate::source::trigger::Trigger;
@@ -20,7 +20,7 @@ pub(super) struct Uid(pub(super) String);
 pub(super) struct EnvironmentState {
     /// Generation of the spec that the other fields belong to.
     pub(super) generation: Option<i64>,
-    pub(super) source: Source,
+    pub(super) source: SourceState,
     pub(super) requests: Requests,
     pub(super) candidate: Candidate,
     pub(super) desired: Desired,

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
 use super::unused;
 use crate::api::{
-    Changes, Delivered, FeatureEnvironmentStatus, Finding, IdleFlags, PastRevision, Pods, Reason,
+    Changes, Delivered, FeatureEnvironmentStatus, Finding, IdleFlags, ObjectKind, PastRevision, Pods, Reason,
     names::{FORMAT, Format},
 };
 
@@ -28,6 +28,8 @@ pub struct Facts {
     pub refreshed: Option<String>,
     /// Outcome of the publication.
     pub publication: Publication,
+    /// Kind of objects whose publication is not complete.
+    pub unfinished: Option<ObjectKind>,
     /// Revision that is published.
     pub revision: Option<String>,
     /// Time at which it was published, if known.
@@ -157,6 +159,7 @@ pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp)
     FeatureEnvironmentStatus {
         observed_generation: facts.generation,
         conditions,
+        unfinished: facts.unfinished,
         revision: facts.revision,
         published_at: facts.published_at,
         changes: facts.changes,

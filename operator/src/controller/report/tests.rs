@@ -16,6 +16,7 @@ fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Fact
         suspended: false,
         fetch,
         publication,
+        unfinished: None,
         revision: revision.map(str::to_owned),
         published_at: None,
         changes: None,

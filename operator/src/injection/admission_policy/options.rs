@@ -7,7 +7,7 @@ use super::{Variables, quoted, text, texts, to_cel, to_cel::Placeholder};
 use crate::{
     api::names::{ENVIRONMENT_MAX, annotation, sidecar},
     injection::{
-        annotations::{self as annotations, Invalid, LOG_LEVELS, MOST_ENVIRONMENTS, PORTS, VARIABLES, WHETHER},
+        annotations::{self as annotations, Invalid, LOG_LEVELS, MOST_ENVIRONMENTS, NOT_NAMES, PORTS, VARIABLES},
         quantity::{self, DIGITS, Grammar, THOUSANDTHS},
         startup_timeout::{self, LONGEST, StartupTimeout},
     },
@@ -29,6 +29,7 @@ pub(super) fn define(variables: &mut Variables) {
         ("env", annotation::ENV),
         ("socket", annotation::UNIX_SOCKET),
         ("overrides", annotation::OVERRIDES),
+        ("overrideKey", annotation::OVERRIDE_KEY),
     ] {
         let expression = format!("variables.annotations[?{key}].or(variables.defaults[?{key}])", key = text(key));
         variables.define(&format!("{name}Option"), expression);
@@ -68,7 +69,7 @@ fn environments(variables: &mut Variables) {
          : variables.environments.indexOf(name) < place ? 'a list that names ' + name + ' once' : '').filter(error, error != '')\n  \
          + (size(variables.environments) > {MOST_ENVIRONMENTS} ? ['a list of at most {MOST_ENVIRONMENTS} environments'] : [])",
         elsewhere = text(annotations::OWN_NAMESPACE),
-        whether = texts(WHETHER),
+        whether = texts(NOT_NAMES),
         not_a_name = text(annotations::NOT_A_NAME),
         inject = text(annotations::INJECT),
         valid = text(&valid),
@@ -172,8 +173,12 @@ fn checks() -> String {
     all.push(option(annotation::ENV, "env", known, annotations::ENV));
     all.push(option(annotation::UNIX_SOCKET, "socket", one_of("socket", &["true", "false"]), annotations::UNIX_SOCKET));
     // CEL reads no JSON.
-    let is_absent = "!variables.overridesOption.hasValue()".to_owned();
-    all.push(option(annotation::OVERRIDES, "overrides", is_absent, annotations::NO_OVERRIDES));
+    for (key, name, expected) in [
+        (annotation::OVERRIDES, "overrides", annotations::NO_OVERRIDES),
+        (annotation::OVERRIDE_KEY, "overrideKey", annotations::NO_OVERRIDE_KEY),
+    ] {
+        all.push(option(key, name, format!("!variables.{name}Option.hasValue()"), expected));
+    }
     format!("[\n{}\n]", all.join(",\n"))
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     api::names::annotation,
     injection::{
-        annotations::{Bounds, Request, VARIABLES},
+        annotations::{ParsedOptions, ResourceAmounts, VARIABLES},
         config::Config,
         layout::Layout,
         plan::{Plan, mount_path},
@@ -181,16 +181,17 @@ fn plan(spec: &Value, environments: &[&str], socket: bool, config: &Config) -> R
     let pod = json!({"metadata": {"annotations": {annotation::INJECT: "placeholder"}}, "spec": spec});
     let pod = Pod::read(&pod).map_err(|_| Error::TemplatePod)?;
     let environments: Result<_, _> = environments.iter().map(|name| name.parse()).collect();
-    let request = Request {
+    let request = ParsedOptions {
         environments: environments.map_err(|_| Error::TemplatePod)?,
         port: PORT,
-        cpu: Bounds::default(),
-        memory: Bounds::default(),
+        cpu: ResourceAmounts::default(),
+        memory: ResourceAmounts::default(),
         wait: StartupTimeout::parse(AWAIT).ok_or(Error::TemplatePod)?,
         log_level: LOG_LEVEL,
         variables: VARIABLES.to_vec(),
         socket,
         overrides: None,
+        override_key: None,
     };
     // The default layout, because an expression cannot look up how an environment is delivered.
     Ok(Plan::new(&pod, &request, config, |_| Layout::default(), Vec::new()))

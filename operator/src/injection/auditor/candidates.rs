@@ -1,26 +1,56 @@
 //! Lists the pods that may lack a sidecar, and checks each of them.
 
-use std::{collections::BTreeMap, future::Future, time::Duration};
+use std::{
+    future::Future,
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Namespace, Pod},
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
-    core::PartialObjectMeta,
 };
+use serde::Deserialize;
 
 use super::{Error, Options};
 use crate::{
-    api::names::{GROUP, annotation, has_label, label},
-    injection::{MissingSidecar, PodContext, is_candidate, missing_sidecar, pods},
+    api::names::{annotation, has_label, label},
+    injection::{
+        MissingSidecar, PodContext,
+        annotations::{KNOWN, VALUE_MAX},
+        is_candidate, missing_sidecar, pods,
+    },
+    watched::selection::{Selection, metadata},
 };
 
 /// Timeout of one request.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Number of characters of the inject annotation that messages repeat.
+const ENVIRONMENTS_MAX: usize = 512;
+
+/// A pod's metadata, of which what the auditor does not read is skipped while a page is parsed.
+#[derive(Clone, Debug, Deserialize)]
+struct Listed {
+    #[serde(deserialize_with = "metadata::<Read, _>")]
+    metadata: ObjectMeta,
+}
+
+/// What the auditor reads of a pod's metadata.
+struct Read;
+
+impl Selection for Read {
+    const CONTROLLER: bool = true;
+
+    fn annotation(key: &str) -> usize {
+        if KNOWN.contains(&key) { VALUE_MAX } else { 0 }
+    }
+}
 
 /// A pod that requests a sidecar and may have none.
 #[derive(Clone, Debug)]
@@ -31,8 +61,10 @@ pub(super) struct Candidate {
     pub(super) created: Timestamp,
     /// The controller that would replace the pod.
     pub(super) owner: Option<OwnerReference>,
-    /// The pod's annotations under Remora's prefix.
-    pub(super) annotations: BTreeMap<String, String>,
+    /// Environments that the pod requests, for messages.
+    pub(super) environments: String,
+    /// Hash of the pod's annotations that have a meaning.
+    pub(super) annotations: u64,
 }
 
 /// Reads candidates from the API server.
@@ -68,7 +100,7 @@ impl Candidates {
         })
     }
 
-    fn candidate(&self, pod: PartialObjectMeta<Pod>) -> Option<Candidate> {
+    fn candidate(&self, pod: Listed) -> Option<Candidate> {
         let metadata = pod.metadata;
         let namespace = metadata.namespace?;
         let annotations = metadata.annotations.unwrap_or_default();
@@ -78,14 +110,17 @@ impl Candidates {
         {
             return None;
         }
-        let is_ours = |key: &String| key.split_once('/').is_some_and(|(prefix, _)| prefix == GROUP);
+        let environments = annotations.get(annotation::INJECT).map(String::as_str).unwrap_or_default();
+        let mut hasher = DefaultHasher::new();
+        annotations.hash(&mut hasher);
         Some(Candidate {
             namespace,
             name: metadata.name?,
             uid: metadata.uid?,
             created: metadata.creation_timestamp?.0,
             owner: metadata.owner_references.into_iter().flatten().find(|owner| owner.controller == Some(true)),
-            annotations: annotations.into_iter().filter(|(key, _)| is_ours(key)).collect(),
+            environments: environments.chars().take(ENVIRONMENTS_MAX).collect(),
+            annotations: hasher.finish(),
         })
     }
 
@@ -138,6 +173,6 @@ async fn answer<T>(
 impl Candidate {
     /// Returns the value of the inject annotation, for messages.
     pub(super) fn environments(&self) -> &str {
-        self.annotations.get(annotation::INJECT).map(String::as_str).unwrap_or_default()
+        &self.environments
     }
 }

@@ -99,7 +99,8 @@ mod tests {
                 controller: Some(true),
                 ..OwnerReference::default()
             }),
-            annotations: [].into(),
+            environments: String::new(),
+            annotations: 0,
         }
     }
 

@@ -78,7 +78,7 @@ pub fn router(webhook: Webhook) -> Router {
 }
 
 /// An answer, with the outcome that it is counted by.
-struct Answer {
+struct Reviewed {
     outcome: Outcome,
     review: Result<Value, serde_json::Error>,
 }
@@ -100,7 +100,7 @@ async fn mutate(State(webhook): State<Webhook>, headers: HeaderMap, body: Bytes)
             return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
         }
     };
-    let Answer { outcome, review } = webhook.answer(&request, &body).await;
+    let Reviewed { outcome, review } = webhook.answer(&request, &body).await;
     let labels = outcome.labels();
     webhook.metrics.answered(&labels, started.elapsed());
     let Labels { decision, reason } = labels;
@@ -113,12 +113,12 @@ async fn mutate(State(webhook): State<Webhook>, headers: HeaderMap, body: Bytes)
 
 impl Webhook {
     /// Decides about the pod as soon as the memory budget allows parsing it. Denies a pod beyond the limits.
-    async fn answer(&self, request: &Request<'_>, body: &Bytes) -> Answer {
+    async fn answer(&self, request: &Request<'_>, body: &Bytes) -> Reviewed {
         let uid = &request.uid;
         if !request.creates_pod() {
-            return Answer { outcome: Outcome::SkippedNoNewPod, review: allow(uid, None, &[]) };
+            return Reviewed { outcome: Outcome::SkippedNoNewPod, review: allow(uid, None, &[]) };
         }
-        let denied = |outcome, message: &str| Answer { outcome, review: Ok(deny(uid, message)) };
+        let denied = |outcome, message: &str| Reviewed { outcome, review: Ok(deny(uid, message)) };
         let memory = estimate(request.object().as_bytes());
         if memory > POD_MEMORY_MAX {
             let message = format!(
@@ -144,7 +144,7 @@ impl Webhook {
         self.decide(request, &pod).await
     }
 
-    async fn decide(&self, request: &Request<'_>, pod: &Value) -> Answer {
+    async fn decide(&self, request: &Request<'_>, pod: &Value) -> Reviewed {
         let uid = &request.uid;
         let namespace = self.namespaces.look_up(&request.namespace).await;
         let mut warnings = Vec::new();
@@ -170,7 +170,7 @@ impl Webhook {
         match decide(pod, &context, &self.config) {
             Decision::Skip(reason) => {
                 let warnings: Vec<_> = reason.warning().map(str::to_owned).into_iter().collect();
-                Answer { outcome: Outcome::Skipped(reason), review: allow(uid, None, &warnings) }
+                Reviewed { outcome: Outcome::Skipped(reason), review: allow(uid, None, &warnings) }
             }
             Decision::Deny(refusal) => {
                 let mut message = refusal.to_string();
@@ -180,7 +180,7 @@ impl Webhook {
                     );
                 }
                 let review = Ok(deny(uid, &message));
-                Answer { outcome: Outcome::Denied(refusal), review }
+                Reviewed { outcome: Outcome::Denied(refusal), review }
             }
             Decision::Inject(plan) => inject(request, pod, &plan, &found, warnings),
         }
@@ -210,7 +210,7 @@ fn inject(
     plan: &Plan,
     found: &[(&EnvironmentName, Presence)],
     mut warnings: Vec<String>,
-) -> Answer {
+) -> Reviewed {
     warnings.extend_from_slice(plan.warnings());
     let mut outcome = Outcome::Injected;
     for (name, presence) in found {
@@ -235,5 +235,5 @@ fn inject(
         }
     }
     let operations = patch(pod, plan);
-    Answer { outcome, review: allow(&request.uid, Some(&operations), &warnings) }
+    Reviewed { outcome, review: allow(&request.uid, Some(&operations), &warnings) }
 }

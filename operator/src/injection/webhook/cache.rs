@@ -24,18 +24,17 @@ impl<K> Cache<K>
 where
     K: Resource<DynamicType: Clone + Eq + Hash + Send + Sync> + Clone + Debug + DeserializeOwned + Send + Sync,
 {
-    /// Returns the cache and the future that fills it with what `strip` leaves of each object. The caller must poll the
-    /// future for as long as it uses the cache. `name` names the kind in the log.
+    /// Returns the cache and the future that fills it. The caller must poll the future for as long as it uses the cache.
+    /// `name` names the kind in the log.
     pub(super) fn watch(
         api: Api<K>,
         kind: K::DynamicType,
         name: &'static str,
-        strip: fn(&mut K),
     ) -> (Self, impl Future<Output = Infallible> + Send) {
         let writer = reflector::store::Writer::new(kind.clone());
         let known = writer.as_reader();
         let watching = async move {
-            let events = watcher(api, watcher::Config::default()).default_backoff().modify(strip);
+            let events = watcher(api, watcher::Config::default()).default_backoff();
             let mut events = events.reflect(writer).boxed();
             loop {
                 match events.next().await {

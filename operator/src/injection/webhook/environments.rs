@@ -1,31 +1,46 @@
 //! Caches the FeatureEnvironments and their delivery. A pod's volume depends on the delivery, and a pod that names a
 //! missing FeatureEnvironment gets a warning.
 
-use std::convert::Infallible;
+use std::{borrow::Cow, convert::Infallible};
 
-use kube::{
-    Api, Client, Resource,
-    core::{ApiResource, Object},
-};
-use serde::{Deserialize, Serialize};
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, Client, Resource};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::cache::{Cache, LOOK_UP_TIMEOUT};
 use crate::{
     api::{FeatureEnvironment, ObjectKind, names::EnvironmentName},
     injection::{Layout, Size, Slots},
+    watched::{
+        pages::Pages,
+        selection::{Selection, metadata},
+    },
 };
 
-/// The cached parts of a FeatureEnvironment. They are untyped, so that one invalid object does not hide the others.
-type Known = Object<Spec, Status>;
+/// The cached parts of a FeatureEnvironment. They are untyped, so that one invalid object does not hide the others. The
+/// other parts are skipped while an answer of the API server is parsed, because authors decide how large they are.
+#[derive(Clone, Debug, Deserialize)]
+struct Known {
+    #[serde(deserialize_with = "metadata::<Names, _>")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Spec,
+    status: Option<Status>,
+}
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+/// Nothing but names and versions.
+struct Names;
+
+impl Selection for Names {}
+
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Spec {
     delivery: Value,
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {
     delivery: Value,
@@ -37,7 +52,6 @@ struct Status {
 #[derive(Clone)]
 pub struct Environments {
     known: Cache<Known>,
-    api: ApiResource,
     client: Client,
 }
 
@@ -65,10 +79,8 @@ impl Environments {
     /// Returns the cache and the future that fills it. The caller must poll the future for as long as it uses the
     /// cache.
     pub fn watch(client: Client) -> (Environments, impl Future<Output = Infallible> + Send) {
-        let api = ApiResource::erase::<FeatureEnvironment>(&());
-        let all = Api::all_with(client.clone(), &api);
-        let (known, watching) = Cache::watch(all, api.clone(), "FeatureEnvironments", strip);
-        (Environments { known, api, client }, watching)
+        let (known, watching) = Cache::watch(Api::all(Pages::default().bound(&client)), (), "FeatureEnvironments");
+        (Environments { known, client }, watching)
     }
 
     /// Waits until the cache holds the first complete list.
@@ -90,7 +102,7 @@ impl Environments {
         if let Some(known) = self.known.get(namespace, name.as_str()) {
             return Presence::Present(layout(&known));
         }
-        let api: Api<Known> = Api::namespaced_with(self.client.clone(), namespace, &self.api);
+        let api: Api<Known> = Api::namespaced(self.client.clone(), namespace);
         match tokio::time::timeout(LOOK_UP_TIMEOUT, api.get_opt(name.as_str())).await {
             Ok(Ok(Some(found))) => Presence::Present(layout(&found)),
             Ok(Ok(None)) => Presence::Missing,
@@ -103,11 +115,33 @@ impl Environments {
     }
 }
 
-fn strip(environment: &mut Known) {
-    let metadata = environment.meta_mut();
-    metadata.managed_fields = None;
-    metadata.annotations = None;
-    metadata.labels = None;
+impl Resource for Known {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        FeatureEnvironment::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        FeatureEnvironment::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        FeatureEnvironment::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        FeatureEnvironment::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
 }
 
 /// Returns the layout by the published delivery in the status, or by the spec if nothing is published: a new pod mounts
@@ -179,6 +213,19 @@ mod tests {
         // The status of an earlier version has no size of the published core: the room is larger than needed.
         let layout = layout_of(&json!({}), &json!({"bytes": 20_900_000, "coreBytes": 100_000}));
         assert_eq!(layout.bytes, 2 * (20_900_000 + 100_000));
+    }
+
+    #[test]
+    fn metadata_whose_size_authors_decide_is_not_kept() {
+        let annotations: serde_json::Map<String, Value> =
+            (0..40_000).map(|number| (format!("{number:04x}"), json!(""))).collect();
+        let object = json!({
+            "metadata": {"name": "a", "namespace": "shop", "annotations": annotations}, "spec": {"delivery": {"as": "Secret"}},
+        });
+        let known: Known = serde_json::from_str(&object.to_string()).unwrap();
+        assert_eq!(known.metadata.name.as_deref(), Some("a"));
+        let kept = format!("{known:?}").len();
+        assert!(kept < 2_000, "{kept} characters are kept of 40,000 annotations");
     }
 
     #[test]

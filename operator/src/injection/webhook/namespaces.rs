@@ -1,15 +1,41 @@
 //! Caches the annotations of namespaces, which set defaults for all of their pods, and the labels that allow something.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, convert::Infallible, sync::Arc};
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, api::PartialObjectMeta};
+use k8s_openapi::{ClusterResourceScope, api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, Client, Resource};
+use serde::Deserialize;
 
 use super::cache::{Cache, LOOK_UP_TIMEOUT};
-use crate::api::names::{GROUP, has_label, label};
+use crate::{
+    api::names::{has_label, label},
+    injection::annotations::{KNOWN, VALUE_MAX},
+    watched::{
+        pages::Pages,
+        selection::{Selection, metadata},
+    },
+};
 
-/// The cached parts of a namespace: its name, and its annotations and labels under Remora's prefix.
-type Known = PartialObjectMeta<Namespace>;
+/// The cached parts of a namespace: its name, and the annotations and labels that injection reads. The other parts are
+/// skipped while an answer of the API server is parsed.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Known {
+    #[serde(deserialize_with = "metadata::<Read, _>")]
+    metadata: ObjectMeta,
+}
+
+/// What injection reads of a namespace's metadata.
+struct Read;
+
+impl Selection for Read {
+    fn annotation(key: &str) -> usize {
+        if KNOWN.contains(&key) { VALUE_MAX } else { 0 }
+    }
+
+    fn label(key: &str) -> bool {
+        [label::ADMISSION, label::ALLOW_OVERRIDES].contains(&key)
+    }
+}
 
 /// A cache of the annotations and labels of all namespaces.
 #[derive(Clone)]
@@ -31,7 +57,7 @@ impl Namespaces {
     /// Returns the cache and the future that fills it. The caller must poll the future for as long as it uses the
     /// cache.
     pub fn watch(client: Client) -> (Namespaces, impl Future<Output = Infallible> + Send) {
-        let (known, watching) = Cache::watch(Api::all(client.clone()), (), "namespaces", strip);
+        let (known, watching) = Cache::watch(Api::all(Pages::default().bound(&client)), (), "namespaces");
         (Namespaces { known, client }, watching)
     }
 
@@ -50,12 +76,9 @@ impl Namespaces {
         if let Some(known) = self.known.get("", namespace) {
             return Ok(Some(known));
         }
-        let api: Api<Namespace> = Api::all(self.client.clone());
-        let found = tokio::time::timeout(LOOK_UP_TIMEOUT, api.get_metadata_opt(namespace)).await??;
-        Ok(found.map(|mut found| {
-            strip(&mut found);
-            Arc::new(found)
-        }))
+        let api: Api<Known> = Api::all(self.client.clone());
+        let found = tokio::time::timeout(LOOK_UP_TIMEOUT, api.get_opt(namespace)).await??;
+        Ok(found.map(Arc::new))
     }
 }
 
@@ -69,13 +92,35 @@ pub(super) fn allows_overrides(known: &Known) -> bool {
     has_label(known.metadata.labels.as_ref(), label::ALLOW_OVERRIDES, "true")
 }
 
-fn strip(namespace: &mut Known) {
-    let is_ours = |key: &str| key.split_once('/').is_some_and(|(prefix, _)| prefix == GROUP);
-    if let Some(annotations) = &mut namespace.metadata.annotations {
-        annotations.retain(|key, _| is_ours(key));
+impl Resource for Known {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Namespace::kind(&())
     }
-    namespace.metadata.managed_fields = None;
-    if let Some(labels) = &mut namespace.metadata.labels {
-        labels.retain(|key, _| is_ours(key));
+
+    fn group((): &()) -> Cow<'_, str> {
+        Namespace::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Namespace::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Namespace::plural(&())
+    }
+
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
     }
 }

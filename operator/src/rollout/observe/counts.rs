@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{Target, sidecar::Reply};
+use super::ObservedRevision;
 use crate::{
     api::{ObjectKind, Pods, names::FORMAT},
     injection::Slots,
-    rollout::pods::{Injected, Mounted},
+    rollout::{
+        pods::{Injected, Mounted, named},
+        sidecar::Reply,
+    },
 };
-
-/// Number of pod names in a message.
-const NAMED: usize = 3;
 
 /// The snapshot that pods should serve.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +22,9 @@ pub(super) struct Expected<'a> {
     pub(super) slots: Slots,
 }
 
-impl<'a> From<&'a Target> for Expected<'a> {
-    fn from(target: &'a Target) -> Self {
-        let Target { revision, bytes, object_kind, has_other_kind, slots, .. } = target;
+impl<'a> From<&'a ObservedRevision> for Expected<'a> {
+    fn from(target: &'a ObservedRevision) -> Self {
+        let ObservedRevision { revision, bytes, object_kind, has_other_kind, slots, .. } = target;
         Self { revision, bytes: *bytes, object_kind: *object_kind, has_other_kind: *has_other_kind, slots: *slots }
     }
 }
@@ -181,16 +181,6 @@ impl Counts {
         }
         sentences
     }
-}
-
-/// Counts the pods, and names the first few.
-pub(super) fn named(pods: &[&Injected]) -> String {
-    let mut names: Vec<&str> = pods.iter().map(|pod| pod.name.as_str()).collect();
-    names.sort_unstable();
-    let (rest, plural) = (names.len().saturating_sub(NAMED), if names.len() == 1 { "" } else { "s" });
-    names.truncate(NAMED);
-    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-    format!("{} pod{plural} ({}{more})", pods.len(), names.join(", "))
 }
 
 #[cfg(test)]

@@ -11,12 +11,13 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Deps, Target, counts::Counts, sidecar::Reply};
+use super::{Deps, ObservedRevision, counts::Counts};
 use crate::{
     api::Pods,
     rollout::{
         nudge::is_unnotified,
         pods::{Injected, staying},
+        sidecar::Reply,
     },
     source::trigger::Trigger,
 };
@@ -77,7 +78,7 @@ fn is_late(nudge: bool, round: usize) -> bool {
 }
 
 /// Observes the pods of `target` in rounds. The future never completes: dropping it ends the observation.
-pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Option<Pods>>>) {
+pub(super) async fn observe(target: ObservedRevision, deps: Arc<Deps>, found: Arc<Mutex<Option<Pods>>>) {
     let (namespace, environment) = (&target.namespace, &target.environment);
     let mut known = Known::default();
     let mut progress = Progress::Open;
@@ -99,7 +100,9 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
             counts if counts.is_behind() => Progress::Behind,
             _ => Progress::Open,
         };
-        if target.nudge && round < NUDGE_ROUNDS && !counts.behind.is_empty() {
+        // A busy API server may take longer than the first round waits: another patch of each pod would double its work.
+        let may_notify = target.nudge && !deps.nudger.is_notifying(namespace, environment);
+        if may_notify && round < NUDGE_ROUNDS && !counts.behind.is_empty() {
             let names = counts.behind.iter().map(|pod| pod.name.clone()).collect();
             let notified = deps.nudger.nudge_again(namespace, environment, &target.revision, round + 2, names).await;
             tracing::info!(namespace, %environment, pods = counts.behind.len(), notified, "notified pods again");
@@ -116,7 +119,7 @@ pub(super) async fn observe(target: Target, deps: Arc<Deps>, found: Arc<Mutex<Op
 
 /// Waits until all pods that run now are notified of the revision. A pod that starts later, or started with the
 /// revision, is not notified.
-async fn all_notified(target: &Target, deps: &Deps) {
+async fn all_notified(target: &ObservedRevision, deps: &Deps) {
     let is_waiting = |pod: &Arc<Injected>| is_unnotified(pod, &target.revision, target.published_at);
     let unnotified = || {
         let all = staying(&deps.pods, &target.namespace, &target.environment);
@@ -129,7 +132,8 @@ async fn all_notified(target: &Target, deps: &Deps) {
         let before = waiting.len();
         let still = unnotified();
         waiting.retain(|uid| still.contains(uid));
-        if waiting.len() < before {
+        // Pods of other environments may come first.
+        if waiting.len() < before || deps.nudger.is_notifying(&target.namespace, &target.environment) {
             since = Instant::now();
         }
     }
@@ -151,7 +155,7 @@ fn is_asked(silent_rounds: u32) -> bool {
 
 /// Asks the pods that may serve the revision and are not known to serve it. A pod that is not asked because it was silent
 /// counts as silent.
-async fn ask(target: &Target, deps: &Deps, all: Vec<Arc<Injected>>, known: &mut Known) -> Counts {
+async fn ask(target: &ObservedRevision, deps: &Deps, all: Vec<Arc<Injected>>, known: &mut Known) -> Counts {
     let Known { current, silent } = known;
     let total = all.len();
     let sample = sample(all, &target.revision, SAMPLE);
@@ -224,16 +228,7 @@ mod tests {
 
     #[test]
     fn sample_depends_on_revision_and_not_on_order() {
-        let pod = |number| Injected {
-            uid: format!("uid-{number}"),
-            name: String::new(),
-            is_ending: false,
-            notified: None,
-            admin: None,
-            capacity: None,
-            volume: None,
-            created: None,
-        };
+        let pod = |number: u32| Injected::named(&format!("uid-{number}"));
         let pods: Vec<Arc<Injected>> = (0..100).map(|number| Arc::new(pod(number))).collect();
         let mut turned = pods.clone();
         turned.reverse();

@@ -4,19 +4,22 @@ use std::{convert::Infallible, net::Ipv4Addr, time::Duration};
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use kube::{client::Body, runtime::watcher::Event};
+use kube::{Client, client::Body, runtime::watcher::Event};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::timeout,
 };
 
 use super::*;
 use crate::{
-    api::{ObjectKind, names::Format},
+    api::{
+        ObjectKind,
+        names::{FORMAT, Format},
+    },
     rollout::{RunningPodsFeed, running_pods},
     source::trigger::{Trigger, TriggerRequest},
 };
@@ -29,6 +32,10 @@ struct State {
     pods: Vec<Value>,
     /// Pod and annotation, in order.
     patches: Vec<(String, String)>,
+    /// Number of requests that sidecars have received.
+    asked: usize,
+    /// True if the API server answers requests.
+    answers: watch::Sender<bool>,
 }
 
 #[derive(Clone)]
@@ -39,7 +46,8 @@ impl Cluster {
         let (pods, mut feed) = running_pods();
         feed.apply_watcher_event(&Event::Init);
         feed.apply_watcher_event(&Event::InitDone);
-        (Self(Arc::new(Mutex::new(State { feed, pods: Vec::new(), patches: Vec::new() }))), pods)
+        let state = State { feed, pods: Vec::new(), patches: Vec::new(), asked: 0, answers: watch::Sender::new(true) };
+        (Self(Arc::new(Mutex::new(state))), pods)
     }
 
     fn client(&self) -> Client {
@@ -49,12 +57,16 @@ impl Cluster {
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
-                let mut state = cluster.0.lock();
                 assert_eq!(parts.method, "PATCH", "{}", parts.uri);
                 let name = parts.uri.path().rsplit('/').next().unwrap().to_owned();
                 let patch: Value = serde_json::from_slice(&body).unwrap();
                 let value = patch["metadata"]["annotations"]["remora.dev/revision.storefront"].as_str().unwrap();
-                state.patches.push((name.clone(), value.to_owned()));
+                let mut answers = {
+                    let mut state = cluster.0.lock();
+                    state.patches.push((name.clone(), value.to_owned()));
+                    state.answers.subscribe()
+                };
+                answers.wait_for(|answers| *answers).await.unwrap();
                 let answer = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name}});
                 Ok::<_, Infallible>(Response::new(Body::from(serde_json::to_vec(&answer).unwrap())))
             }
@@ -66,9 +78,11 @@ impl Cluster {
     async fn pod(&self, name: &str, memory: Option<&str>, answer: Arc<Mutex<Option<String>>>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
+        let cluster = self.clone();
         tokio::spawn(async move {
             loop {
                 let (mut connection, _) = listener.accept().await.unwrap();
+                cluster.0.lock().asked += 1;
                 let answer = answer.lock().clone();
                 tokio::spawn(async move {
                     let mut request = [0; 1024];
@@ -132,18 +146,17 @@ impl Scene {
         let client = cluster.client();
         let (triggers, requests) = TriggerSender::new();
         let deps = Deps {
-            nudger: Nudger::new(client.clone(), pods.clone()),
-            client,
+            nudger: Nudger::new(client, pods.clone()),
             pods,
             sidecars: SidecarClient::new().unwrap(),
             triggers,
             pause_factor,
         };
-        Self { cluster, observer: Observer { deps: Arc::new(deps), observations: Mutex::default() }, requests }
+        Self { cluster, observer: Observer { deps: Arc::new(deps), observations: Tasks::default() }, requests }
     }
 
     fn observe(&self, revision: &str) -> Option<Pods> {
-        self.observer.observe(Target {
+        self.observer.observe(ObservedRevision {
             uid: "uid-1".to_owned(),
             namespace: "shop".to_owned(),
             environment: "storefront".parse().unwrap(),
@@ -225,6 +238,30 @@ async fn pod_is_neither_asked_nor_notified_again_before_it_is_notified() {
         }
     };
     timeout(CAP, again).await.expect("the pod is not notified again");
+}
+
+#[tokio::test]
+async fn pod_is_not_notified_again_while_the_notification_is_in_progress() {
+    let scene = Scene::new(0.005);
+    scene.cluster.pod("web-1", None, serves("aa")).await;
+    scene.cluster.0.lock().answers.send_replace(false);
+    let nudger = scene.observer.deps.nudger.clone();
+    let first = tokio::spawn(async move { nudger.nudge("shop", &"storefront".parse().unwrap(), "bb", None).await });
+    scene.observe("bb");
+    let eventually = async |what: &str, holds: &dyn Fn(&State) -> bool| {
+        let waiting = async {
+            while !holds(&scene.cluster.0.lock()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(CAP, waiting).await.expect(what);
+    };
+    // The rounds begin although the notification takes longer than they wait for it.
+    eventually("the pod is asked in three rounds", &|state| state.asked >= 3).await;
+    assert_eq!(scene.cluster.patches(), [("web-1".to_owned(), "bb".to_owned())]);
+    scene.cluster.0.lock().answers.send_replace(true);
+    first.await.unwrap().unwrap();
+    eventually("the pod is notified again", &|state| state.patches.len() > 1).await;
 }
 
 /// A pod that starts after the notification never gets the annotation.

@@ -26,6 +26,10 @@ pub struct LastUses {
     any: Option<Date>,
     /// Day of the last use by flag, or the first day on which the flag was known.
     flags: BTreeMap<String, Date>,
+    /// Day of the restart, and number of idle flags that the list before it left out: on this day, `count` has them.
+    left_out: Option<(Date, i64)>,
+    /// Last day that did not count because pods were not read.
+    blind: Option<Date>,
 }
 
 impl LastUses {
@@ -37,6 +41,8 @@ impl LastUses {
             since: today,
             any: None,
             flags: flags.iter().map(|flag| (flag.clone(), today)).collect(),
+            left_out: None,
+            blind: None,
         })
     }
 
@@ -51,7 +57,14 @@ impl LastUses {
             written.flags.iter().filter_map(|idle| Some((idle.flag.as_str(), day(&idle.since)?))).collect();
         let yesterday = today.yesterday().ok()?.max(since);
         let known = flags.iter().map(|flag| (flag.clone(), idle.get(flag.as_str()).copied().unwrap_or(yesterday)));
-        Some(Self { since, any: written.last_use.as_deref().and_then(day), flags: known.collect() })
+        let left_out = written.count.saturating_sub(i64::try_from(written.flags.len()).unwrap_or(i64::MAX));
+        Some(Self {
+            since,
+            any: written.last_use.as_deref().and_then(day),
+            flags: known.collect(),
+            left_out: Some((today, left_out.max(0))),
+            blind: None,
+        })
     }
 
     /// Takes the flags that the environment has now. New ones count from today.
@@ -70,6 +83,19 @@ impl LastUses {
         }
     }
 
+    /// Leaves the day before `today` out of the days without a use, because some pods were not read on it: the days of all
+    /// idle flags move forward by one. Further calls on a day change nothing.
+    pub fn skip_yesterday(&mut self, today: Date) {
+        let Ok(yesterday) = today.yesterday() else { return };
+        if self.blind.is_some_and(|blind| blind >= yesterday) {
+            return;
+        }
+        self.blind = Some(yesterday);
+        for last in self.flags.values_mut().filter(|last| **last < yesterday) {
+            *last = last.tomorrow().unwrap_or(*last);
+        }
+    }
+
     /// Lists the flags without a use on the day before `today`. Changes once a day, and when a flag of the list is used.
     pub fn list(&self, today: Date) -> IdleFlags {
         let until = today.yesterday().unwrap_or(today);
@@ -79,6 +105,7 @@ impl LastUses {
             self.flags.iter().filter(|(_, last)| **last < until).map(|(flag, last)| (*last, flag.as_str())).collect();
         idle.sort_unstable();
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let left_out = self.left_out.filter(|(day, _)| *day == today).map_or(0, |(_, flags)| flags);
         let mut bytes = 0;
         let fits = |(_, flag): &&(Date, &str)| {
             bytes += flag.len();
@@ -89,7 +116,7 @@ impl LastUses {
             since: self.since.to_string(),
             until: until.to_string(),
             last_use: self.any.map(|any| any.min(until).to_string()),
-            count: count(idle.len()),
+            count: count(idle.len()).saturating_add(left_out),
             unused: count(idle.iter().filter(|(last, _)| is_reported && *last < unused).count()),
             flags: listed.map(|(last, flag)| IdleFlag { flag: (*flag).to_owned(), since: last.to_string() }).collect(),
         }
@@ -179,6 +206,33 @@ mod tests {
         assert_eq!(since(day(12)), "2026-10-12");
         let odd = IdleFlags { until: "soon".to_owned(), ..written };
         assert_eq!(LastUses::restore(Some(&odd), &names, day(10)).list(day(10)).since, "2026-10-10");
+    }
+
+    #[test]
+    fn day_on_which_pods_were_not_read_is_no_day_without_use() {
+        let mut uses = LastUses::restore(None, &flags(&["a", "b"]), day(1));
+        for today in 2..=60 {
+            uses.used("a", day(today));
+            if today <= 30 {
+                uses.skip_yesterday(day(today));
+                uses.skip_yesterday(day(today));
+            }
+            // Of the days before, the first 29 do not count.
+            assert_eq!(uses.list(day(today)).unused, 0, "day {today}");
+        }
+        assert_eq!(listed(&uses.list(day(60))), [("b", day(29))]);
+        uses.used("a", day(61));
+        assert_eq!(uses.list(day(61)).unused, 1);
+    }
+
+    #[test]
+    fn count_of_idle_flags_survives_a_restart() {
+        let many: BTreeSet<String> = (0..1000).map(|number| format!("flag-{number:04}")).collect();
+        let written = LastUses::restore(None, &many, day(1)).list(day(9));
+        for _ in 0..2 {
+            let again = LastUses::restore(Some(&written), &many, day(9)).list(day(9));
+            assert_eq!((again.count, again.flags.len()), (1000, LISTED_MAX));
+        }
     }
 
     #[test]

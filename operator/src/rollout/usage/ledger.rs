@@ -5,8 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use super::memory::{OutOfMemory, Reserved, Share};
-use crate::rollout::observe::Uses;
+use crate::memory::{OutOfMemory, Reserved, Share};
+use crate::rollout::sidecar::Uses;
 
 /// Estimated memory of a pod beside its counts, and of a name beside its text, in bytes.
 const OVERHEAD: usize = 128;
@@ -126,7 +126,7 @@ fn intern(names: &mut HashMap<Arc<str>, Reserved>, memory: &Arc<Share>, name: St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rollout::usage::memory::{BYTES_MAX, Memory};
+    use crate::{memory::Memory, rollout::usage::BYTES_MAX};
 
     fn answer<const N: usize>(process: &str, flags: [(&str, u64); N]) -> Uses {
         let flags = flags.map(|(name, count)| (name.to_owned(), count)).into();

@@ -1,6 +1,14 @@
 //! Reads the counters of one environment's sidecars in rounds, and sends what is new to the source.
 
-use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
@@ -8,13 +16,14 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    Deps, KnownKey, Target, Used,
+    BYTES_MAX, CollectionTarget, Deps, KnownKey, Used,
     ledger::Ledger,
-    memory::BYTES_MAX,
     metrics::{Fate, Reading},
     pending::{Pending, sum},
+    reads::Reads,
 };
 use crate::source::{
+    back_off::ceiling,
     fetch::{Error, Retry, Unsent},
     trigger::Trigger,
 };
@@ -34,7 +43,7 @@ const NAMES_MAX: usize = 16 << 10;
 /// Longest wait before uses that were not sent are sent again.
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 /// Number of failures in a row after which status and log report them.
-const TOLD_AFTER: u32 = 3;
+const REPORTED_AFTER_FAILURES: u32 = 3;
 
 /// Requests to the source that failed in a row.
 #[derive(Debug, Default)]
@@ -47,30 +56,36 @@ struct Failures {
 
 /// Collects the uses of `target`'s flags. The future never completes: dropping it ends the collection.
 pub(super) async fn collect(
-    target: Target,
+    target: CollectionTarget,
     deps: Arc<Deps>,
     key: KnownKey,
-    standing: Arc<Mutex<String>>,
+    state_text: Arc<Mutex<String>>,
     used: Arc<Mutex<Used>>,
+    unread: Arc<AtomicUsize>,
 ) {
     let began = Instant::now();
     let (mut ledger, mut pending) = (Ledger::new(deps.memory.share(&target.namespace)), Pending::default());
-    let mut failures = Failures::default();
+    let (mut failures, mut reads) = (Failures::default(), Reads::default());
     // The first round is soon, because uses of running pods count from it on.
     let mut pause = INTERVAL.mul_f64(0.1 * fastrand::f64());
     loop {
         tokio::time::sleep(pause.mul_f64(deps.pause_factor)).await;
         pause = INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64());
-        let left_out = read(&target, &deps, began, &mut ledger, &mut pending, &used).await;
+        let left_out = read(&target, &deps, began, &mut ledger, &mut pending, &used, &mut reads).await;
+        let silent = reads.unread(today());
+        unread.store(silent, Ordering::Relaxed);
         send(&target, &deps, &key, &mut pending, &mut failures).await;
         let now = match (&failures.problem, left_out) {
             (Some(problem), _) => format!("not sent: {problem}"),
+            (None, 0) if silent > 0 => format!(
+                "collecting, without {silent} of the pods, which were not read since yesterday began: such days do not count as days without uses; see that the controller reaches the admin ports"
+            ),
             (None, 0) => COLLECTING.to_owned(),
             (None, pods) => format!(
                 "collecting, without {pods} of the pods: the {BYTES_MAX} bytes for counts of all environments have no room for more of this namespace"
             ),
         };
-        let before = std::mem::replace(&mut *standing.lock(), now.clone());
+        let before = std::mem::replace(&mut *state_text.lock(), now.clone());
         if before != now {
             let (namespace, environment) = (&target.namespace, &target.environment);
             tracing::info!(namespace, %environment, state = now, "collection of flag uses");
@@ -81,17 +96,19 @@ pub(super) async fn collect(
 
 /// Reads the counters of all pods. Returns the number of pods whose counts have no room in memory.
 async fn read(
-    target: &Target,
+    target: &CollectionTarget,
     deps: &Deps,
     began: Instant,
     ledger: &mut Ledger,
     pending: &mut Pending,
     used: &Mutex<Used>,
+    reads: &mut Reads,
 ) -> usize {
     let environment = &target.environment;
     deps.pods.ready().await;
     let all = deps.pods.of(&target.namespace, environment.as_str());
     let running: Vec<(String, SocketAddr)> = all.iter().filter_map(|pod| Some((pod.uid.clone(), pod.admin?))).collect();
+    reads.start(&running.iter().map(|(pod, _)| pod.as_str()).collect::<Vec<_>>(), today());
     let mut answers = stream::iter(running)
         .map(async |(pod, admin)| {
             tokio::time::sleep(PACE.mul_f64(deps.pause_factor)).await;
@@ -117,7 +134,10 @@ async fn read(
             dropped = dropped.saturating_add(pending.add(name, uses));
         };
         let reading = match ledger.take(&pod, answer, is_young, add) {
-            Ok(()) => Reading::Read,
+            Ok(()) => {
+                reads.read(&pod, today);
+                Reading::Read
+            }
             Err(_) => Reading::OutOfMemory,
         };
         deps.metrics.uses(Fate::Dropped, dropped);
@@ -135,7 +155,7 @@ pub(crate) fn today() -> Date {
 
 /// Sends the uses that wait, at most [`REQUESTS_MAX`] requests of them, unless the source failed a short time ago. Uses
 /// that may have arrived are not sent again.
-async fn send(target: &Target, deps: &Deps, key: &KnownKey, pending: &mut Pending, failures: &mut Failures) {
+async fn send(target: &CollectionTarget, deps: &Deps, key: &KnownKey, pending: &mut Pending, failures: &mut Failures) {
     let (namespace, environment) = (&target.namespace, &target.environment);
     if failures.until.is_some_and(|until| Instant::now() < until) {
         return;
@@ -163,7 +183,7 @@ async fn send(target: &Target, deps: &Deps, key: &KnownKey, pending: &mut Pendin
         failures.count = failures.count.saturating_add(1);
         let wait = wait(&failed.error, failures.count);
         failures.until = Some(Instant::now() + wait.mul_f64(deps.pause_factor));
-        if failures.count >= TOLD_AFTER {
+        if failures.count >= REPORTED_AFTER_FAILURES {
             failures.problem = Some(failed.error.to_string());
         }
         tracing::debug!(namespace, %environment, error = %failed.error, "cannot send uses of flags");
@@ -173,7 +193,7 @@ async fn send(target: &Target, deps: &Deps, key: &KnownKey, pending: &mut Pendin
 
 /// Returns the wait before uses are sent again.
 fn wait(error: &Error, failures: u32) -> Duration {
-    let doubled = INTERVAL.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(BACKOFF_MAX);
+    let doubled = ceiling(INTERVAL, BACKOFF_MAX, failures.saturating_sub(1));
     match error.retry() {
         Retry::After(wait) => wait.max(doubled),
         _ => doubled,

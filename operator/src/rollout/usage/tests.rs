@@ -96,7 +96,7 @@ struct Scene {
     keys_read: Arc<Mutex<usize>>,
     server: Arc<Mutex<Server>>,
     collector: Collector,
-    target: Target,
+    target: CollectionTarget,
     requests: mpsc::Receiver<TriggerRequest>,
 }
 
@@ -146,7 +146,7 @@ impl Scene {
         };
         let reference = json!({"name": "flagsmith"});
         let flagsmith = json!({"apiUrl": format!("{origin}/api/v1/"), "environmentKeySecretRef": reference});
-        let target = Target {
+        let target = CollectionTarget {
             uid: "uid-1".to_owned(),
             namespace: "shop".to_owned(),
             environment: "storefront".parse().unwrap(),
@@ -156,7 +156,7 @@ impl Scene {
             pods: Mutex::new(pods),
             keys_read,
             server,
-            collector: Collector { deps: Arc::new(deps), collections: Mutex::default() },
+            collector: Collector { deps: Arc::new(deps), collections: Tasks::default() },
             target,
             requests,
         }
@@ -214,7 +214,7 @@ impl Scene {
     /// Collects while this key is known.
     fn collect_with(&self, key: Option<&str>) -> Option<String> {
         let key = key.map(|key| EnvironmentKey::new(key.as_bytes()).unwrap());
-        self.collector.keep("shop", "storefront", Some(self.target.clone()), key.as_ref())
+        self.collector.ensure("shop", "storefront", Some(self.target.clone()), key.as_ref())
     }
 
     fn stored(&self) -> Counts {
@@ -439,10 +439,10 @@ async fn collection_ends_with_its_environment() {
         scene.collect();
         scene.reads(&pod, 1).await;
         match end {
-            0 => assert_eq!(scene.collector.keep("shop", "storefront", None, None), None),
+            0 => assert_eq!(scene.collector.ensure("shop", "storefront", None, None), None),
             _ => scene.collector.retain(|_, _, uid| uid != "uid-1"),
         }
-        assert!(scene.collector.collections.lock().is_empty());
+        assert!(scene.collector.collections.get("shop", "storefront").is_none());
         pod.lock().used("banner", 3);
         let asked = pod.lock().asked;
         tokio::time::sleep(Duration::from_millis(200)).await;

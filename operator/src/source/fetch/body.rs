@@ -5,31 +5,34 @@ use std::io::{self, Write};
 use flate2::write::MultiGzDecoder;
 use reqwest::{Response, header};
 
-use super::{error::Error, memory_budget::OverBudget};
+use super::{
+    error::{Error, SMALLER_DOCUMENT},
+    memory_budget::OverBudget,
+};
 
 /// Reason why a body was not read to its end.
 #[derive(Debug)]
 pub(super) enum Unread {
     /// The body exceeds the size limit.
-    TooLarge(Error),
+    TooLarge(Box<Error>),
     /// The memory budget has too few free bytes.
     OverBudget(OverBudget),
     /// The connection broke off, or the compressed data is invalid.
     Broken(String),
 }
 
-/// Reads and decompresses the whole body: at most `limit` bytes before and after decompression. `holds` reserves memory
+/// Reads and decompresses the whole body: at most `limit` bytes before and after decompression. `grow_to` reserves memory
 /// for the number of bytes it is given.
 pub(super) async fn read(
     mut response: Response,
     limit: usize,
-    holds: impl Fn(usize) -> Result<(), OverBudget>,
+    grow_to: impl Fn(usize) -> Result<(), OverBudget>,
 ) -> Result<Vec<u8>, Unread> {
     let declared = response.content_length().and_then(|length| usize::try_from(length).ok());
     if declared.is_some_and(|length| length > limit) {
         return Err(too_large("the answer", limit));
     }
-    holds(declared.unwrap_or_default()).map_err(Unread::OverBudget)?;
+    grow_to(declared.unwrap_or_default()).map_err(Unread::OverBudget)?;
     let mut sink = Sink::new(&response, limit)?;
     let mut wire = 0_usize;
     loop {
@@ -41,7 +44,7 @@ pub(super) async fn read(
         }
         // A chunk may inflate to a thousand times its size. The sink stops at the limit within the chunk.
         sink.write(&chunk).map_err(|error| inflation(&error, limit))?;
-        holds(sink.len()).map_err(Unread::OverBudget)?;
+        grow_to(sink.len()).map_err(Unread::OverBudget)?;
     }
     sink.finish().map_err(|error| inflation(&error, limit))
 }
@@ -52,7 +55,7 @@ fn broken(error: &reqwest::Error) -> String {
 }
 
 fn too_large(what: &'static str, limit: usize) -> Unread {
-    Unread::TooLarge(Error::BodyTooLarge { what, limit })
+    Unread::TooLarge(Box::new(Error::BodyTooLarge { what, limit, remedy: SMALLER_DOCUMENT }))
 }
 
 fn inflation(error: &io::Error, limit: usize) -> Unread {

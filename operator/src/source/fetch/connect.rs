@@ -7,7 +7,6 @@ use reqwest::{Certificate, Client, Proxy, redirect};
 use tokio::time::Instant;
 
 use super::{
-    listen::IDLE,
     origin::{Origin, Reach},
     proxy::Tunnel,
     resolve::{Guard, Lookup},
@@ -17,6 +16,8 @@ use crate::compile::digest::digest;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum wait for the first byte of an answer, and between two reads.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
+/// Maximum silence of a stream.
+pub(super) const IDLE: Duration = Duration::from_secs(60);
 const REDIRECTS: usize = 3;
 /// Maximum size of a CA bundle in bytes. That is more than a hundred CAs.
 pub(super) const BUNDLE_MAX: usize = 256 << 10;

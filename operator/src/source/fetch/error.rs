@@ -1,9 +1,15 @@
+//! Reasons why a fetch returns no document: message, reason in conditions, and schedule of the next attempt.
+
 use std::time::Duration;
 
 use reqwest::StatusCode;
 
 use super::{key::EnvironmentKey, origin::Origin};
 use crate::api::Reason;
+
+/// What to do about a document that is too large.
+pub(super) const SMALLER_DOCUMENT: &str =
+    "remove identity overrides at the source, or raise the chart value controller.maxDocumentBytes";
 
 /// Reason why a fetch returned no document. Never contains text of a server's answer or the key.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +54,9 @@ pub enum Error {
         problem: &'static str,
     },
     /// The API server did not return the object that the source names.
-    #[error("cannot read {what}: {problem}")]
+    #[error(
+        "cannot read {what}: {problem}: check the API server, and the controller's permissions; the operator tries again"
+    )]
     ReadFailed {
         /// Kind and name of the object.
         what: String,
@@ -109,12 +117,14 @@ pub enum Error {
     )]
     RedirectRefused(Origin),
     /// A part of the answer or the document exceeds its size limit.
-    #[error("{what} exceeds {limit} bytes")]
+    #[error("{what} exceeds {limit} bytes: {remedy}")]
     BodyTooLarge {
         /// Part that exceeds the limit.
         what: &'static str,
         /// Size limit in bytes.
         limit: usize,
+        /// What to do.
+        remedy: &'static str,
     },
 }
 
@@ -143,7 +153,7 @@ pub enum Retry {
     Slow,
     /// No earlier than after this duration.
     After(Duration),
-    /// After the object changes.
+    /// After the object changes; in any case after about 300 s.
     Edited,
 }
 

@@ -1,10 +1,16 @@
+//! Server-side environment key: a credential, which no output shows.
+
 use std::fmt;
 
 use reqwest::header::HeaderValue;
 
 /// Server-side environment key. Its `Debug` output omits the key.
 #[derive(Clone, PartialEq, Eq)]
-pub struct EnvironmentKey(String);
+pub struct EnvironmentKey {
+    text: String,
+    /// The text as a header value that is marked sensitive, so that no log prints it.
+    header: HeaderValue,
+}
 
 impl EnvironmentKey {
     /// Reads the key from a Secret's value and removes white space around it. `None` if the value cannot be a
@@ -12,19 +18,22 @@ impl EnvironmentKey {
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let key = std::str::from_utf8(bytes).ok()?.trim();
         let plain = key.bytes().all(|byte| byte.is_ascii_graphic());
-        (key.starts_with("ser.") && key.len() > 4 && key.len() <= 256 && plain).then(|| Self(key.to_owned()))
+        if !(key.starts_with("ser.") && key.len() > 4 && key.len() <= 256 && plain) {
+            return None;
+        }
+        let mut header = HeaderValue::from_str(key).ok()?;
+        header.set_sensitive(true);
+        Some(Self { text: key.to_owned(), header })
     }
 
     /// Returns the key as text, for the compiler, which stores a hash of it.
     pub fn expose(&self) -> &str {
-        &self.0
+        &self.text
     }
 
-    /// Returns the key as a header value that is marked sensitive, so that no log prints it.
-    pub(super) fn header(&self) -> Option<HeaderValue> {
-        let mut value = HeaderValue::from_str(&self.0).ok()?;
-        value.set_sensitive(true);
-        Some(value)
+    /// Returns the key as a header value that is marked sensitive.
+    pub(super) fn header(&self) -> HeaderValue {
+        self.header.clone()
     }
 }
 

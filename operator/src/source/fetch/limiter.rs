@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use super::origin::Origin;
+use crate::source::back_off::ceiling;
 
 /// Maximum number of concurrent fetches from all servers.
 const REQUESTS_MAX: usize = 32;
@@ -84,7 +85,7 @@ impl Circuit {
     fn fail(&mut self, tolerated: u32, problem: &str) -> Option<Duration> {
         self.failures = self.failures.saturating_add(1);
         let beyond = self.failures.checked_sub(tolerated)?;
-        let pause = PAUSE.saturating_mul(1 << beyond.min(8)).min(PAUSE_MAX);
+        let pause = ceiling(PAUSE, PAUSE_MAX, beyond);
         self.open = Some((Instant::now() + pause, problem.to_owned()));
         Some(pause)
     }

@@ -1,22 +1,24 @@
 //! Flagsmith's stream of change events: opens it and reads its events.
 //!
 //! Redirects are refused, because the path contains the client-side key. The stream is silent most of the time, and
-//! servers send comments meanwhile: a stream without any byte for [`IDLE`] counts as dead.
+//! servers send comments meanwhile: a stream without any byte for [`IDLE`](super::connect::IDLE) counts as dead.
 
 use std::{collections::VecDeque, time::Duration};
 
 use reqwest::{Client, Response, StatusCode, Url, header};
 
 use super::{
+    Fetcher,
+    connect::Purpose,
+    connector::Server,
     error::Error,
     events::{Change, Parser},
     failure::{explain, unavailable},
     origin::Origin,
     pages::{HEADERS, size_of_headers},
 };
+use crate::api::{Flagsmith, Realtime};
 
-/// Maximum silence of a stream.
-pub(super) const IDLE: Duration = Duration::from_secs(60);
 /// Maximum time from the request to the end of the answer's header.
 const OPENING: Duration = Duration::from_secs(15);
 
@@ -42,7 +44,11 @@ impl Listening {
             Err(_) => return Err(unavailable(&origin, "the stream of changes did not open in time")),
         };
         if size_of_headers(&response) > HEADERS {
-            return Err(Error::BodyTooLarge { what: "the header of the stream of changes", limit: HEADERS });
+            return Err(Error::BodyTooLarge {
+                what: "the header of the stream of changes",
+                limit: HEADERS,
+                remedy: "check that spec.source.flagsmith.realtime.url names Flagsmith's stream of changes",
+            });
         }
         let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let is_stream =
@@ -90,8 +96,37 @@ impl Listening {
     }
 }
 
+impl Fetcher {
+    /// Opens the stream of change events of the environment with this client-side key.
+    ///
+    /// The checks of a fetch apply to it, too: origins, addresses, certificates.
+    ///
+    /// # Errors
+    /// The spec, an object that it refers to, or the server's answer cannot be used: see [`Error`].
+    pub async fn listen(
+        &self,
+        namespace: &str,
+        flagsmith: &Flagsmith,
+        realtime: &Realtime,
+        client_key: &str,
+    ) -> Result<Listening, Error> {
+        let server = self.stream(realtime, client_key)?;
+        let client = self.connector(Purpose::Listen, &server, namespace, flagsmith).await?;
+        Listening::open(&client, server.url, server.origin, self.idle).await
+    }
+
+    /// Returns the endpoint of the stream.
+    ///
+    /// # Errors
+    /// The URL cannot be used, or its origin or address is not allowed.
+    pub(super) fn stream(&self, realtime: &Realtime, client_key: &str) -> Result<Server, Error> {
+        let (url, origin) = endpoint(&realtime.url, client_key)?;
+        self.reach(url, origin)
+    }
+}
+
 /// Returns the URL of the stream for the environment with this client-side key, and its origin.
-pub(super) fn endpoint(url: &str, client_key: &str) -> Result<(Url, Origin), Error> {
+fn endpoint(url: &str, client_key: &str) -> Result<(Url, Origin), Error> {
     let mut url = Url::parse(url).map_err(|_| Error::InvalidSource("realtime.url is not a URL"))?;
     let origin = Origin::of(&url).ok_or(Error::InvalidSource("realtime.url needs http:// or https:// and a host"))?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {

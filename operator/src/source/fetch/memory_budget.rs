@@ -17,7 +17,7 @@ const UNKNOWN_SIZE: usize = 256 << 10;
 const DOCUMENTS_PER_NAMESPACE: usize = 32;
 /// Unit of the budget in bytes.
 const UNIT: usize = 1 << 10;
-/// Maximum wait for the budget before the reconciliation gives up its permit. Reservations made earlier fetch and
+/// Maximum wait for the budget before the reconciliation gives up its place. Reservations made earlier fetch and
 /// compile meanwhile.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -68,7 +68,7 @@ impl Reservation {
     ///
     /// # Errors
     /// The budget has too few free bytes. The error holds the number to reserve in the next attempt.
-    pub(super) fn holds(&self, bytes: usize) -> Result<(), OverBudget> {
+    pub(super) fn grow_to(&self, bytes: usize) -> Result<(), OverBudget> {
         let mut held = self.held.lock();
         let missing = units(bytes.min(self.limit)).saturating_sub(held.num_permits());
         if missing == 0 {
@@ -113,7 +113,7 @@ mod tests {
     async fn largest_document_takes_whole_budget() {
         let budget = MemoryBudget::new(LIMIT);
         let largest = budget.reserve("shop", Some(usize::MAX)).await.unwrap();
-        assert_eq!(largest.holds(LIMIT), Ok(()));
+        assert_eq!(largest.grow_to(LIMIT), Ok(()));
         assert!(budget.reserve("shop", Some(1)).await.is_none(), "it waits, and then gives up");
         drop(largest);
         assert!(budget.reserve("shop", Some(LIMIT)).await.is_some());
@@ -124,13 +124,13 @@ mod tests {
         let budget = MemoryBudget::new(LIMIT);
         let one = budget.reserve("shop", None).await.unwrap();
         let other = budget.reserve("shop", None).await.unwrap();
-        assert_eq!(one.holds(LIMIT / 2), Ok(()));
-        assert_eq!(one.holds(1), Ok(()), "it is not asked for twice");
-        assert_eq!(other.holds(LIMIT / 4), Ok(()));
-        assert_eq!(other.holds(LIMIT / 4 * 3), Err(OverBudget { needed: LIMIT }));
-        assert_eq!(other.holds(LIMIT / 2), Ok(()), "what it has it keeps");
+        assert_eq!(one.grow_to(LIMIT / 2), Ok(()));
+        assert_eq!(one.grow_to(1), Ok(()), "it is not asked for twice");
+        assert_eq!(other.grow_to(LIMIT / 4), Ok(()));
+        assert_eq!(other.grow_to(LIMIT / 4 * 3), Err(OverBudget { needed: LIMIT }));
+        assert_eq!(other.grow_to(LIMIT / 2), Ok(()), "what it has it keeps");
         drop(one);
-        assert_eq!(other.holds(LIMIT / 4 * 3), Ok(()));
+        assert_eq!(other.grow_to(LIMIT / 4 * 3), Ok(()));
         drop(other);
         assert_eq!(budget.free.available_permits(), units(LIMIT));
     }

@@ -47,7 +47,7 @@ pub(super) struct Request<'a> {
 }
 
 /// Outcome of the requests for one document.
-pub(super) enum Answer {
+pub(super) enum DocumentAnswer {
     NotModified,
     /// The memory budget has no bytes left. Holds the number of bytes to reserve in the next attempt.
     OverBudget(usize),
@@ -67,11 +67,11 @@ enum Page {
 
 impl Request<'_> {
     /// Requests all pages. The parser of the pages checks that they belong to one environment at one time.
-    pub(super) async fn send(&self) -> Result<Answer, Error> {
+    pub(super) async fn send(&self) -> Result<DocumentAnswer, Error> {
         let (first, began, entity_tag, mut next) = match self.page(&self.url, self.condition.as_ref(), 0).await? {
             Page::NotModified if self.condition.is_none() => return Err(self.unasked()),
-            Page::NotModified => return Ok(Answer::NotModified),
-            Page::OverBudget(expected) => return Ok(Answer::OverBudget(expected)),
+            Page::NotModified => return Ok(DocumentAnswer::NotModified),
+            Page::OverBudget(expected) => return Ok(DocumentAnswer::OverBudget(expected)),
             Page::Document { bytes, began, entity_tag, next } => (bytes, began, entity_tag, next),
         };
         // The tag of a page says nothing about the others.
@@ -85,14 +85,14 @@ impl Request<'_> {
             }
             let (page, after) = match self.page(&url, None, held).await? {
                 Page::NotModified => return Err(self.unasked()),
-                Page::OverBudget(expected) => return Ok(Answer::OverBudget(expected)),
+                Page::OverBudget(expected) => return Ok(DocumentAnswer::OverBudget(expected)),
                 Page::Document { bytes, next, .. } => (bytes, next),
             };
             held = held.saturating_add(page.len());
             pages.push(page);
             next = after;
         }
-        Ok(Answer::Document { pages, began, entity_tag })
+        Ok(DocumentAnswer::Document { pages, began, entity_tag })
     }
 
     fn unasked(&self) -> Error {
@@ -101,14 +101,10 @@ impl Request<'_> {
 
     /// Requests the page at this URL. `held` is the size in bytes of the pages before it.
     async fn page(&self, url: &Url, condition: Option<&(HeaderName, String)>, held: usize) -> Result<Page, Error> {
-        let key = self
-            .key
-            .header()
-            .ok_or(Error::InvalidSource("the environment key has characters that an HTTP header cannot hold"))?;
         let mut request = self
             .client
             .get(url.clone())
-            .header("X-Environment-Key", key)
+            .header("X-Environment-Key", self.key.header())
             .header(header::ACCEPT, "application/json")
             .header(header::ACCEPT_ENCODING, "gzip");
         if let Some((name, value)) = condition {
@@ -117,7 +113,11 @@ impl Request<'_> {
         let sent = Instant::now();
         let response = request.send().await.map_err(|error| explain(&error, self.origin, url))?;
         if size_of_headers(&response) > HEADERS {
-            return Err(Error::BodyTooLarge { what: "the answer's header", limit: HEADERS });
+            return Err(Error::BodyTooLarge {
+                what: "the answer's header",
+                limit: HEADERS,
+                remedy: "check that spec.source.flagsmith.apiUrl names Flagsmith's API",
+            });
         }
         match response.status() {
             StatusCode::OK => {}
@@ -128,13 +128,13 @@ impl Request<'_> {
         let entity_tag = text(&response, &header::ETAG).filter(|tag| tag.len() <= ENTITY_TAG_MAX).map(str::to_owned);
         let next = self.next_page(&response)?;
         let limit = self.limit.saturating_sub(held);
-        let bytes = match body::read(response, limit, |bytes| self.reservation.holds(held.saturating_add(bytes))).await
-        {
-            Ok(bytes) => bytes,
-            Err(Unread::OverBudget(OverBudget { needed })) => return Ok(Page::OverBudget(needed)),
-            Err(Unread::TooLarge(error)) => return Err(error),
-            Err(Unread::Broken(problem)) => return Err(unavailable(self.origin, &problem)),
-        };
+        let bytes =
+            match body::read(response, limit, |bytes| self.reservation.grow_to(held.saturating_add(bytes))).await {
+                Ok(bytes) => bytes,
+                Err(Unread::OverBudget(OverBudget { needed })) => return Ok(Page::OverBudget(needed)),
+                Err(Unread::TooLarge(error)) => return Err(*error),
+                Err(Unread::Broken(problem)) => return Err(unavailable(self.origin, &problem)),
+            };
         Ok(Page::Document { bytes, began, entity_tag, next })
     }
 

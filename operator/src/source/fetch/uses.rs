@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use reqwest::{StatusCode, header};
 
 use super::{
-    EnvironmentKey, Error, Fetcher, check_literal,
+    EnvironmentKey, Error, Fetcher,
     connect::Purpose,
-    endpoint,
+    connector::Server,
     failure::{explain, unavailable},
     limiter::Rejection,
     pages::refusal,
@@ -51,31 +51,21 @@ impl Fetcher {
         key: Option<&EnvironmentKey>,
         uses: &BTreeMap<Arc<str>, u64>,
     ) -> Result<(), Unsent> {
-        let (url, origin) = endpoint(&flagsmith.api_url, &PATH)?;
-        let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
-        check_literal(&url, reach)?;
+        let server = self.server(&flagsmith.api_url, &PATH)?;
+        let admitted = self.admit(Purpose::Send, &server, namespace, flagsmith, key).await?;
+        let Server { url, origin, .. } = server;
         let rejected = |rejection| match rejection {
             Rejection::Busy => unavailable(&origin, "other requests to the server take its places"),
             Rejection::CircuitOpen { problem, .. } => unavailable(&origin, &problem),
         };
-        if let Some(rejection) = self.limiter.rejection(&origin, namespace) {
-            return Err(rejected(rejection).into());
-        }
-        let key = match key {
-            Some(key) => key.clone(),
-            None => self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?,
-        };
-        let client = self.connector(Purpose::Send, &origin, reach, namespace, flagsmith).await?;
-        let header = key
-            .header()
-            .ok_or(Error::InvalidSource("the environment key has characters that an HTTP header cannot hold"))?;
+        let (key, client) = admitted.map_err(rejected)?;
         let _permit = self.limiter.acquire(&origin, namespace).await.map_err(rejected)?;
         // Requests that wait hold no body.
         let body: BTreeMap<&str, u64> = uses.iter().map(|(flag, count)| (flag.as_ref(), *count)).collect();
         let body = serde_json::to_vec(&body).map_err(|_| Error::InvalidSource("the names of flags are no JSON"))?;
         let request = client
             .post(url.clone())
-            .header("X-Environment-Key", header)
+            .header("X-Environment-Key", key.header())
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::ACCEPT, "application/json")
             .body(body);

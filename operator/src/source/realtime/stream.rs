@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::Target;
+use super::StreamTarget;
 use crate::source::{
+    back_off::{ceiling, jittered},
     fetch::{Change, Error, Fetcher, Listening, Retry},
     realtime::metrics::RealtimeMetrics,
     trigger::{Trigger, TriggerSender},
@@ -22,7 +23,7 @@ const STEADY: Duration = Duration::from_secs(30);
 /// Minimum time between two fetches that one stream triggers, however many events it sends.
 const PACE: Duration = Duration::from_millis(500);
 /// Number of failures in a row after which the status and the log report them.
-const TOLD_AFTER: u32 = 3;
+const REPORTED_AFTER_FAILURES: u32 = 3;
 
 /// State shared between the stream and the reconciliation.
 #[derive(Debug, Default)]
@@ -31,26 +32,26 @@ pub(super) struct Shared(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     /// Time of the last change in the cached document.
-    held: Option<Timestamp>,
-    standing: Option<String>,
+    document_time: Option<Timestamp>,
+    state_text: Option<String>,
 }
 
 impl Shared {
-    pub(super) fn holds(&self, held: Option<Timestamp>) {
-        self.0.lock().held = held;
+    pub(super) fn set_document_time(&self, document_time: Option<Timestamp>) {
+        self.0.lock().document_time = document_time;
     }
 
     /// Returns the state of the stream as text for the status.
-    pub(super) fn standing(&self) -> String {
-        self.0.lock().standing.clone().unwrap_or_else(|| "connecting".to_owned())
+    pub(super) fn state_text(&self) -> String {
+        self.0.lock().state_text.clone().unwrap_or_else(|| "connecting".to_owned())
     }
 
-    pub(super) fn stands(&self, standing: String) {
-        self.0.lock().standing = Some(standing);
+    pub(super) fn set_state_text(&self, state_text: String) {
+        self.0.lock().state_text = Some(state_text);
     }
 
-    fn held(&self) -> Option<Timestamp> {
-        self.0.lock().held
+    fn document_time(&self) -> Option<Timestamp> {
+        self.0.lock().document_time
     }
 }
 
@@ -58,7 +59,7 @@ impl Shared {
 pub(super) async fn follow(
     namespace: &str,
     name: &str,
-    target: &Target,
+    target: &StreamTarget,
     fetcher: &Fetcher,
     triggers: &TriggerSender,
     metrics: &RealtimeMetrics,
@@ -74,7 +75,7 @@ pub(super) async fn follow(
                 let _connected = metrics.connected();
                 let since = Instant::now();
                 tracing::debug!(namespace, environment = name, "follows the stream of changes");
-                shared.stands("connected".to_owned());
+                shared.set_state_text("connected".to_owned());
                 // The stream does not repeat events from before it opened, so only a fetch can find those changes.
                 triggers.send(namespace, name, Trigger::Fetch).await;
                 let error = loop {
@@ -93,9 +94,9 @@ pub(super) async fn follow(
         };
         metrics.failure(error.reason());
         failures = failures.saturating_add(1);
-        if failures == TOLD_AFTER {
+        if failures == REPORTED_AFTER_FAILURES {
             tracing::warn!(namespace, environment = name, reason = %error.reason(), %error, "polled only, for now");
-            shared.stands(format!("polled only: {error}"));
+            shared.set_state_text(format!("polled only: {error}"));
             triggers.send(namespace, name, Trigger::Report).await;
         }
         tokio::time::sleep(wait(&error, failures, fastrand::f64())).await;
@@ -106,7 +107,7 @@ pub(super) async fn follow(
 async fn next_news(stream: &mut Listening, newest: &mut Option<Timestamp>, shared: &Shared) -> Result<(), Error> {
     loop {
         let change = stream.next().await?;
-        if is_news(change, shared.held(), *newest) {
+        if is_news(change, shared.document_time(), *newest) {
             *newest = change.updated_at.max(*newest);
             return Ok(());
         }
@@ -115,8 +116,8 @@ async fn next_news(stream: &mut Listening, newest: &mut Option<Timestamp>, share
 
 /// Returns true if a change is newer than the cached document and than the changes reported before. A change of unknown
 /// time may be newer.
-fn is_news(change: Change, held: Option<Timestamp>, newest: Option<Timestamp>) -> bool {
-    change.updated_at.is_none_or(|at| Some(at) > held && Some(at) > newest)
+fn is_news(change: Change, document_time: Option<Timestamp>, newest: Option<Timestamp>) -> bool {
+    change.updated_at.is_none_or(|at| Some(at) > document_time && Some(at) > newest)
 }
 
 /// Returns the wait before the stream is reopened. It grows with every failure in a row and has jitter, so that clients
@@ -126,8 +127,7 @@ fn wait(error: &Error, failures: u32, chance: f64) -> Duration {
         Retry::Edited | Retry::Reference | Retry::Slow => REFUSED,
         Retry::Backoff | Retry::Costly | Retry::After(_) => BACKOFF_MAX,
     };
-    let ceiling = BACKOFF.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
-    ceiling.mul_f64(0.2 + 0.8 * chance)
+    jittered(ceiling(BACKOFF, most, failures.saturating_sub(1)), chance)
 }
 
 #[cfg(test)]
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn event_is_news_if_newer_than_document_and_last_event() {
-        let news = |change, held, newest| is_news(Change { updated_at: change }, held, newest);
+        let news = |change, document_time, newest| is_news(Change { updated_at: change }, document_time, newest);
         assert!(news(at(5), at(4), None));
         assert!(news(at(5), None, None));
         assert!(!news(at(5), at(5), None));

@@ -39,18 +39,18 @@ impl Scene {
         let fetcher = Fetcher::new(client, allowed, Arc::new(SystemLookup), 1 << 20).with_idle(idle);
         let (triggers, requests) = TriggerSender::new();
         let metrics = Metrics::default();
-        let streams = Streams::new(Arc::new(fetcher), triggers, metrics.realtime.clone());
+        let streams = Streams::new(Arc::new(fetcher), triggers, metrics.realtime.clone(), StreamPlaces::default());
         Self { server, streams, requests, metrics }
     }
 
     fn keep(&self, name: &str, held: i64) -> String {
-        self.streams.keep("shop", name, Some(self.target("uid-1")), Timestamp::from_second(held).ok()).unwrap()
+        self.streams.ensure("shop", name, Some(self.target("uid-1")), Timestamp::from_second(held).ok()).unwrap()
     }
 
-    fn target(&self, uid: &str) -> Target {
+    fn target(&self, uid: &str) -> StreamTarget {
         let address = self.server.local_addr().unwrap();
         let flagsmith = serde_json::json!({"environmentKeySecretRef": {"name": "flagsmith"}});
-        Target {
+        StreamTarget {
             uid: uid.to_owned(),
             flagsmith: serde_json::from_value(flagsmith).unwrap(),
             realtime: Realtime { url: format!("http://{address}/") },
@@ -139,8 +139,11 @@ async fn repeated_stream_failure_is_reported() {
     drop(scene.accept().await);
     assert_eq!(scene.triggered().await, Trigger::Fetch);
     assert_eq!(scene.triggered().await, Trigger::Report);
-    let standing = scene.keep("storefront", 100);
-    assert!(standing.starts_with("polled only: ") && standing.ends_with("the stream of changes ended"), "{standing}");
+    let state_text = scene.keep("storefront", 100);
+    assert!(
+        state_text.starts_with("polled only: ") && state_text.ends_with("the stream of changes ended"),
+        "{state_text}"
+    );
     assert!(scene.metric("remora_realtime_streams 0"));
 }
 
@@ -150,7 +153,7 @@ async fn stream_ends_with_its_environment() {
     scene.keep("storefront", 100);
     let mut first = scene.accept().await;
     // The environment was suspended, or its stream was removed from the spec.
-    assert_eq!(scene.streams.keep("shop", "storefront", None, None), None);
+    assert_eq!(scene.streams.ensure("shop", "storefront", None, None), None);
     is_closed(&mut first).await;
     scene.keep("storefront", 100);
     let mut second = scene.accept().await;
@@ -159,7 +162,7 @@ async fn stream_ends_with_its_environment() {
     scene.streams.retain(|_, _, uid| uid == "uid-2");
     is_closed(&mut second).await;
     let mut third = {
-        scene.streams.keep("shop", "storefront", Some(scene.target("uid-2")), None).unwrap();
+        scene.streams.ensure("shop", "storefront", Some(scene.target("uid-2")), None).unwrap();
         scene.accept().await
     };
     // The lease was lost, so the replica drops all its streams.
@@ -172,7 +175,7 @@ async fn changed_target_replaces_stream() {
     let scene = Scene::new(CAP).await;
     scene.keep("storefront", 100);
     let mut old = scene.accept().await;
-    scene.streams.keep("shop", "storefront", Some(scene.target("uid-2")), None).unwrap();
+    scene.streams.ensure("shop", "storefront", Some(scene.target("uid-2")), None).unwrap();
     let _new = scene.accept().await;
     is_closed(&mut old).await;
 }
@@ -180,7 +183,7 @@ async fn changed_target_replaces_stream() {
 #[tokio::test]
 async fn stream_beyond_limit_is_reported_and_opened_when_another_ends() {
     let mut scene = Scene::new(CAP).await;
-    scene.streams.places = Arc::new(Semaphore::new(1));
+    scene.streams.places = StreamPlaces::new(1);
     scene.keep("storefront", 100);
     let _one = scene.accept().await;
     assert_eq!(scene.triggered().await, Trigger::Fetch);
@@ -189,7 +192,7 @@ async fn stream_beyond_limit_is_reported_and_opened_when_another_ends() {
     assert_eq!((request.name.as_str(), request.trigger), ("other", Trigger::Report));
     assert!(scene.keep("other", 100).contains("too many"));
 
-    scene.streams.keep("shop", "storefront", None, None);
+    scene.streams.ensure("shop", "storefront", None, None);
     let _other = scene.accept().await;
     let request = timeout(CAP, scene.requests.recv()).await.expect("the open stream triggers nothing").unwrap();
     assert_eq!((request.name.as_str(), request.trigger), ("other", Trigger::Fetch));

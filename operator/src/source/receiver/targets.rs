@@ -20,14 +20,14 @@ pub(super) struct Targets(HashMap<String, Namespace>);
 
 #[derive(Default)]
 struct Namespace {
-    targets: BTreeMap<String, Target>,
+    targets: BTreeMap<String, WebhookTarget>,
     /// Different secrets of the targets, at most [`SECRETS_MAX`]. They are collected when a target changes, so that a
     /// request costs the same however many targets there are.
     secrets: Vec<SigningSecret>,
 }
 
 /// Environment that webhooks wake.
-struct Target {
+struct WebhookTarget {
     uid: String,
     secret: SigningSecret,
     triggers: TriggerSender,
@@ -65,7 +65,7 @@ impl Targets {
             Some(target) => target.secret = secret,
             None => {
                 let (uid, triggers) = (uid.to_owned(), triggers.clone());
-                let target = Target { uid, secret, triggers, pause: PACE, last: None, is_waiting: false };
+                let target = WebhookTarget { uid, secret, triggers, pause: PACE, last: None, is_waiting: false };
                 namespace.targets.insert(name.to_owned(), target);
             }
         }
@@ -140,7 +140,7 @@ impl Targets {
         }
     }
 
-    fn target(&mut self, namespace: &str, name: &str) -> Option<&mut Target> {
+    fn target(&mut self, namespace: &str, name: &str) -> Option<&mut WebhookTarget> {
         self.0.get_mut(namespace)?.targets.get_mut(name)
     }
 }

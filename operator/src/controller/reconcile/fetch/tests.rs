@@ -10,8 +10,9 @@ const INTERVAL: Duration = Duration::from_secs(30);
 fn conditional_fetches_are_followed_by_unconditional_one_after_ten_minutes() {
     let began = Instant::now();
     let version = CachedVersion::of_object("7");
-    let mut source = Source { version: Some(version.clone()), last_document: Some(began), ..Source::default() };
-    let hint = |source: &Source, after: Duration| source.hints(true, INTERVAL, began + after).cached;
+    let mut source =
+        SourceState { version: Some(version.clone()), last_document: Some(began), ..SourceState::default() };
+    let hint = |source: &SourceState, after: Duration| source.hints(true, INTERVAL, began + after).cached;
     let just_before = schedule::UNCONDITIONAL - Duration::from_secs(1);
     assert_eq!(hint(&source, just_before), Some(version.clone()));
     assert_eq!(hint(&source, schedule::UNCONDITIONAL), None);
@@ -35,33 +36,60 @@ fn trigger_of_webhook_or_stronger_one_makes_fetch_unconditional() {
         (Some(Trigger::Requested), true),
     ] {
         let version = Some(CachedVersion::of_object("7"));
-        let mut source = Source { version, last_document: Some(now), ..Source::default() };
-        source.is_triggered(trigger);
+        let mut source = SourceState { version, last_document: Some(now), ..SourceState::default() };
+        source.apply_trigger(trigger);
         assert_eq!(source.hints(true, INTERVAL, now).cached.is_none(), is_whole, "{trigger:?}");
     }
+}
+
+/// Uses of flags are sent with the key between two fetches.
+#[test]
+fn key_is_not_used_after_its_owner_withdrew_it() {
+    let key = EnvironmentKey::new(b"ser.abc").unwrap();
+    let accepted = || {
+        let version = Some(CachedVersion::of_server(key.clone()));
+        SourceState { version, key_read: Some(Instant::now()), ..SourceState::default() }
+    };
+    let secret = || "flagsmith".to_owned();
+    let (name, key) = (secret(), "key".to_owned());
+    for withdrawn in [
+        Error::SecretNotFound(secret()),
+        Error::SecretNotConsented(secret()),
+        Error::SecretInvalid { name, key, problem: "is empty" },
+        Error::ReadFailed { what: secret(), problem: "forbidden".to_owned() },
+    ] {
+        let mut source = accepted();
+        assert!(source.key().is_some());
+        source.forget_withdrawn_key(&withdrawn);
+        source.failed(withdrawn.retry(), INTERVAL);
+        assert_eq!(source.key(), None, "{withdrawn}");
+    }
+    let mut source = accepted();
+    source.forget_withdrawn_key(&Error::EnvironmentNotFound("https://flags.test".parse().unwrap()));
+    assert!(source.key().is_some(), "a failure of the server says nothing about the Secret");
 }
 
 #[test]
 fn fetch_compares_content_after_rest_of_budget() {
     let began = Instant::now();
-    let source = Source { last_content: Some(began), ..Source::default() };
+    let source = SourceState { last_content: Some(began), ..SourceState::default() };
     let comparison = |after: Duration| source.hints(true, INTERVAL, began + after).comparison;
     assert_eq!(comparison(INTERVAL - Duration::from_secs(1)), Comparison::Time);
     assert_eq!(comparison(INTERVAL), Comparison::Content);
-    assert_eq!(Source::default().hints(true, INTERVAL, began).comparison, Comparison::Content);
+    assert_eq!(SourceState::default().hints(true, INTERVAL, began).comparison, Comparison::Content);
 }
 
 #[test]
 fn stream_event_does_not_shorten_back_off_of_failing_source() {
     let now = Instant::now();
-    let mut source = Source::default();
+    let mut source = SourceState::default();
     source.failed(Retry::Backoff, Duration::from_secs(30));
     for trigger in [None, Some(Trigger::Report), Some(Trigger::Fetch), Some(Trigger::FetchWhole)] {
         assert!(!source.is_due(trigger, true, now), "{trigger:?}");
     }
     assert!(source.is_due(Some(Trigger::ReferenceChanged), false, now));
     assert!(source.is_due(Some(Trigger::Requested), false, now));
-    source.was_read(Duration::from_secs(30));
+    source.schedule_next_poll(Duration::from_secs(30));
     source.failures = 0;
     assert!(!source.is_due(Some(Trigger::Report), false, now) && source.is_due(Some(Trigger::Fetch), false, now));
     assert!(source.is_due(None, true, now), "nothing is published");
@@ -77,10 +105,10 @@ fn sizes() -> Vec<usize> {
 #[tokio::test(start_paused = true)]
 async fn full_reads_of_thousand_environments_stay_within_budget_of_bytes() {
     let (sizes, budget, began) = (sizes(), ReadBudget::default(), Instant::now());
-    let mut sources: Vec<Source> = sizes.iter().map(|_| Source::default()).collect();
+    let mut sources: Vec<SourceState> = sizes.iter().map(|_| SourceState::default()).collect();
     let mut polls: BinaryHeap<Reverse<(Instant, usize)>> = BinaryHeap::new();
     for number in 0..sizes.len() {
-        polls.push(Reverse((began + schedule::phase(&number.to_string(), INTERVAL), number)));
+        polls.push(Reverse((began + schedule::first_fetch_delay(&number.to_string(), INTERVAL), number)));
     }
     let mut minutes = vec![0; 30];
     let mut longest = vec![Duration::ZERO; sizes.len()];
@@ -100,7 +128,7 @@ async fn full_reads_of_thousand_environments_stay_within_budget_of_bytes() {
                 longest[number] = longest[number].max(now.duration_since(last));
             }
         }
-        source.was_read(INTERVAL);
+        source.schedule_next_poll(INTERVAL);
         polls.push(Reverse((source.next_fetch().unwrap(), number)));
     }
     // The first minute reads every document at least once.

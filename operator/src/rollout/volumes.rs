@@ -2,12 +2,14 @@
 
 use remora_snapshot::files;
 
-use super::counts::named;
-use crate::{api::names::FORMAT, rollout::pods::Injected};
+use crate::{
+    api::names::FORMAT,
+    rollout::pods::{Injected, named},
+};
 
 /// Volumes of the running pods of an environment. Each was fixed when its pod was admitted.
 #[derive(Clone, Debug, Default)]
-pub struct Volumes(Vec<Injected>);
+pub(crate) struct Volumes(Vec<Injected>);
 
 impl Volumes {
     /// Keeps the pods whose volumes name objects of the current format. Other pods do not read what is published.
@@ -17,14 +19,14 @@ impl Volumes {
     }
 
     /// Counts and names the pods whose volumes have room for fewer than `parts` parts of a core. `None` if all have room.
-    pub fn without_room_for(&self, parts: usize) -> Option<String> {
+    pub(crate) fn without_room_for(&self, parts: usize) -> Option<String> {
         let few: Vec<&Injected> = self.0.iter().filter(|pod| room(pod) < parts).collect();
         (!few.is_empty()).then(|| named(&few))
     }
 
     /// Returns the size in bytes of the largest core that all volumes have room for, and the pods with the least room.
     /// `None` if no pod runs.
-    pub fn capacity(&self) -> Option<(usize, String)> {
+    pub(crate) fn capacity(&self) -> Option<(usize, String)> {
         let least = self.0.iter().map(room).min()?;
         let pods: Vec<&Injected> = self.0.iter().filter(|pod| room(pod) == least).collect();
         Some((files::MAX_FILE_BYTES.max(least * files::PART_BYTES), named(&pods)))

@@ -25,7 +25,7 @@ const SIGNATURE: &str = "x-flagsmith-signature";
 ///
 /// # Errors
 /// If the port cannot be bound.
-pub async fn serve(address: SocketAddr, receiver: Receiver, shutdown: watch::Receiver<bool>) -> io::Result<()> {
+pub(super) async fn serve(address: SocketAddr, receiver: Receiver, shutdown: watch::Receiver<bool>) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
     tracing::info!(%address, "the receiver of webhooks listens");
     listener::serve(listener, router(receiver), Transport::Plain, Limits::receiver(), shutdown).await;
@@ -33,7 +33,7 @@ pub async fn serve(address: SocketAddr, receiver: Receiver, shutdown: watch::Rec
 }
 
 /// Returns the router of the port.
-pub fn router(receiver: Receiver) -> Router {
+fn router(receiver: Receiver) -> Router {
     Router::new()
         .route("/flagsmith/{namespace}", post(of_namespace))
         .route("/flagsmith/{namespace}/{environment}", post(of_environment))

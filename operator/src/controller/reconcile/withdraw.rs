@@ -2,22 +2,24 @@
 
 use tokio::time::Instant;
 
-use super::{desired::Desired, environment::Environment};
+use super::{desired::Desired, environment::Environment, observe::Observed, report::Reported};
 use crate::{
     api::ObjectKind,
+    controller::report::Publication,
     publish::{Destination, Publisher},
-    rollout::observe::Observer,
+    rollout::PodLister,
 };
 
-/// Deletes the obsolete objects if no pod mounts them. Returns the other kind while its objects stay. A failure is only logged: a later reconciliation tries again.
+/// Deletes the obsolete objects if no pod mounts them. Returns the other kind while its objects stay. A failure is only
+/// logged: a later reconciliation tries again.
 pub(super) async fn withdraw(
     environment: &Environment<'_>,
     publisher: &Publisher,
-    observer: &Observer,
+    lister: &PodLister,
     destination: &Destination,
     desired: &mut Desired,
 ) -> Option<ObjectKind> {
-    let Destination { owner, object_kind, has_other_kind } = destination;
+    let Destination { owner, object_kind, has_other_kind, .. } = destination;
     let other_kind = has_other_kind.then(|| object_kind.other());
     if !publisher.has_obsolete(destination) {
         desired.obsolete_since = None;
@@ -30,7 +32,7 @@ pub(super) async fn withdraw(
     }
     desired.obsolete_since = Some(Instant::now());
     let (namespace, environment) = (&environment.namespace, &owner.environment);
-    match observer.mounting_obsolete(namespace, environment, *object_kind).await {
+    match lister.mounting_obsolete(namespace, environment, *object_kind).await {
         Ok(0) => {}
         Ok(pods) => {
             tracing::info!(
@@ -63,4 +65,19 @@ pub(super) async fn withdraw(
             other_kind
         }
     }
+}
+
+/// Returns the kind of objects whose publication is not complete, and whose objects are not deleted.
+pub(super) fn unfinished(
+    environment: &Environment<'_>,
+    publisher: &Publisher,
+    reported: &Reported,
+    observed: Option<&Observed>,
+    publication: &Publication,
+) -> Option<ObjectKind> {
+    let begun = reported.status(environment)?.unfinished?;
+    let ended = observed.filter(|_| matches!(publication, Publication::Done { .. })).is_some_and(|observed| {
+        begun == observed.destination.object_kind || !publisher.has_obsolete(&observed.destination)
+    });
+    (!ended).then_some(begun)
 }

@@ -1,55 +1,66 @@
-//! Memory for counts that were read. Namespaces share it.
+//! Memory that namespaces share: for the counts that were read from sidecars, and for snapshots.
 
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// Memory in bytes for what all collections remember: 10,000 pods that use 100 flags each take 24 MB.
-pub(super) const BYTES_MAX: usize = 32 << 20;
 /// Part of the memory that only namespaces below their equal share may use, as a divisor. So one namespace may use three
 /// quarters while others need little, and cannot take all.
 const KEPT_PART: usize = 4;
 
-/// Error: there is no memory to remember the counts of a pod.
+/// Error: so much memory is not free for the namespace.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct OutOfMemory;
+pub struct OutOfMemory;
 
-/// Memory of all collections.
+/// Memory of all namespaces.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub struct Memory {
     bytes: usize,
+    /// Number of namespaces that the memory is divided by if there are fewer.
+    least_namespaces: usize,
     used: Mutex<Used>,
 }
 
 #[derive(Debug, Default)]
 struct Used {
     all: usize,
-    /// Bytes and number of collections by namespace.
+    /// Bytes and number of users by namespace.
     namespaces: HashMap<String, (usize, usize)>,
 }
 
-/// The memory as a collection uses it.
+/// The memory as one of its users sees it, for example the collection of an environment.
 #[derive(Debug)]
-pub(super) struct Share {
+pub struct Share {
     memory: Arc<Memory>,
     namespace: String,
 }
 
-/// Bytes that a collection has reserved. Dropping it returns them.
+/// Bytes that are reserved. Dropping it returns them.
 #[derive(Debug)]
-pub(super) struct Reserved {
+pub struct Reserved {
     share: Arc<Share>,
     bytes: usize,
 }
 
 impl Memory {
     /// Creates a memory of this many bytes.
-    pub(super) fn new(bytes: usize) -> Arc<Self> {
-        Arc::new(Self { bytes, used: Mutex::default() })
+    pub fn new(bytes: usize) -> Arc<Self> {
+        Arc::new(Self { bytes, least_namespaces: 1, used: Mutex::default() })
     }
 
-    /// Returns the memory for a collection of the namespace.
-    pub(super) fn share(self: &Arc<Self>, namespace: &str) -> Arc<Share> {
+    /// Creates a memory of this many bytes of which a quarter is left to others, also while there is only one namespace: its
+    /// bytes stay reserved for long.
+    pub fn for_long(bytes: usize) -> Arc<Self> {
+        Arc::new(Self { bytes, least_namespaces: 2, used: Mutex::default() })
+    }
+
+    /// Returns the number of bytes of all namespaces.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the memory for a user of the namespace.
+    pub(crate) fn share(self: &Arc<Self>, namespace: &str) -> Arc<Share> {
         self.used.lock().namespaces.entry(namespace.to_owned()).or_default().1 += 1;
         Arc::new(Share { memory: Arc::clone(self), namespace: namespace.to_owned() })
     }
@@ -59,7 +70,7 @@ impl Memory {
     fn free(&self, used: &Used, namespace: &str) -> usize {
         let free = self.bytes.saturating_sub(used.all);
         let own = used.namespaces.get(namespace).map_or(0, |(bytes, _)| *bytes);
-        let share = self.bytes / used.namespaces.len().max(1);
+        let share = self.bytes / used.namespaces.len().max(self.least_namespaces);
         let beyond = free.saturating_sub(self.bytes / KEPT_PART);
         free.min(share.saturating_sub(own).max(beyond))
     }
@@ -67,7 +78,7 @@ impl Memory {
 
 impl Share {
     /// True if so many bytes are free for the namespace.
-    pub(super) fn has(&self, bytes: usize) -> bool {
+    pub(crate) fn has(&self, bytes: usize) -> bool {
         self.memory.free(&self.memory.used.lock(), &self.namespace) >= bytes
     }
 
@@ -75,7 +86,7 @@ impl Share {
     ///
     /// # Errors
     /// So many bytes are not free for the namespace.
-    pub(super) fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Reserved, OutOfMemory> {
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Reserved, OutOfMemory> {
         let mut reserved = Reserved { share: Arc::clone(self), bytes: 0 };
         reserved.resize(bytes)?;
         Ok(reserved)
@@ -85,10 +96,10 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut used = self.memory.used.lock();
-        if let Some((_, collections)) = used.namespaces.get_mut(&self.namespace) {
-            *collections -= 1;
+        if let Some((_, users)) = used.namespaces.get_mut(&self.namespace) {
+            *users -= 1;
             // A reservation refers to its share, so that none is left with the last one.
-            if *collections == 0 {
+            if *users == 0 {
                 used.namespaces.remove(&self.namespace);
             }
         }
@@ -97,7 +108,7 @@ impl Drop for Share {
 
 impl Reserved {
     /// Number of reserved bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -105,7 +116,7 @@ impl Reserved {
     ///
     /// # Errors
     /// The additional bytes are not free for the namespace. The reservation stays as it is.
-    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+    pub(crate) fn resize(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
         let Share { memory, namespace } = &*self.share;
         let mut used = memory.used.lock();
         if bytes > self.bytes && memory.free(&used, namespace) < bytes - self.bytes {
@@ -157,7 +168,16 @@ mod tests {
     }
 
     #[test]
-    fn share_is_divided_by_namespaces_and_not_by_collections() {
+    fn first_namespace_leaves_quarter_of_memory_that_stays_reserved() {
+        let memory = Memory::for_long(1_000);
+        let first = memory.share("first");
+        assert!(first.has(750) && !first.has(751));
+        let _held = first.reserve(750).unwrap();
+        assert!(memory.share("second").has(250));
+    }
+
+    #[test]
+    fn share_is_divided_by_namespaces_and_not_by_users() {
         let memory = Memory::new(1_000);
         let _large: Vec<Arc<Share>> = (0..100).map(|_| memory.share("large")).collect();
         let (first, second) = (memory.share("large"), memory.share("small"));

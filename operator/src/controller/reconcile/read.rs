@@ -1,0 +1,94 @@
+//! Fetch, compile and guard steps: reads the source if a fetch is due.
+
+use tokio::time::Instant;
+
+use super::{
+    Context,
+    compile::compile,
+    environment::Environment,
+    error::Error,
+    fetch::{FetchStep, fetch, was_read},
+    guard, keep, memory,
+    observe::Observed,
+    refresh,
+    state::EnvironmentState,
+};
+use crate::{compiler, controller::report::Fetch, source::trigger::Trigger};
+
+/// Number of fetches in one reconciliation if the environment changes between two pages of its document.
+const FETCHES: usize = 3;
+
+/// Fetches and compiles the document if a fetch is due, and checks the result against the guard.
+pub(super) async fn read_if_due(
+    environment: &Environment<'_>,
+    context: &Context,
+    observed: &Observed,
+    state: &mut EnvironmentState,
+) -> Result<Fetch, Error> {
+    let mut trigger = context.states.take_trigger(&environment.namespace, &environment.name);
+    if refresh::is_pending(environment, state.reported.status(environment)) {
+        // The fetch that serves the request may be a later one, if this one has to wait for room.
+        state.source.forget_for_request();
+        if state.requests.start(Instant::now()) {
+            trigger = Some(Trigger::Requested);
+        }
+    }
+    state.source.apply_trigger(trigger);
+    let is_lost = state.candidate.newest().is_none()
+        && state.candidate.pending_revision().is_none()
+        && state.desired.snapshot.is_none()
+        && observed.revision.is_none();
+    if !state.source.is_due(trigger, is_lost, Instant::now()) {
+        return Ok(Fetch::NotDue);
+    }
+    // Invalid rules are reported before the source is asked; the child process applies the rules.
+    compiler::rules(&environment.spec.prune)?;
+    for _ in 1..FETCHES {
+        match read(environment, context, observed, state).await {
+            Err(Error::Compile(compiler::Error::ChangedBetweenPages)) => {}
+            done => return done,
+        }
+    }
+    read(environment, context, observed, state).await
+}
+
+/// Fetches and compiles the document, and checks the result against the guard. The published objects are kept in place
+/// meanwhile.
+async fn read(
+    environment: &Environment<'_>,
+    context: &Context,
+    observed: &Observed,
+    state: &mut EnvironmentState,
+) -> Result<Fetch, Error> {
+    let Context { fetcher, compiler, publisher, metrics, .. } = context;
+    let EnvironmentState { source, candidate, desired, .. } = state;
+    let fetching = fetch(environment, fetcher, metrics, source, candidate.newest().is_some());
+    let document =
+        match keep::published_during(fetching, environment, publisher, &observed.destination, desired).await? {
+            FetchStep::Postponed => return Ok(Fetch::NotDue),
+            FetchStep::Unchanged => return Ok(Fetch::Done),
+            FetchStep::Document(document) => *document,
+        };
+    let compiling = compile(environment, compiler, metrics, document);
+    match keep::published_during(compiling, environment, publisher, &observed.destination, desired).await {
+        Ok((mut compiled, version, provenance)) => {
+            was_read(environment, metrics, source);
+            if let Err(error) = memory::keep(environment, &context.memory, &mut compiled, candidate, desired) {
+                let error = Error::from(error);
+                candidate.not_compiled(error.to_failure());
+                return Err(error);
+            }
+            source.was_compiled(version, provenance);
+            guard::check(environment, observed, desired, candidate, compiled);
+            Ok(Fetch::Done)
+        }
+        // Without a document, the source said nothing new about the last one, so what is known of it stays.
+        Err(error @ (compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages)) => Err(error.into()),
+        Err(error) => {
+            was_read(environment, metrics, source);
+            let error = Error::from(error);
+            candidate.not_compiled(error.to_failure());
+            Err(error)
+        }
+    }
+}

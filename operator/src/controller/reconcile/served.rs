@@ -1,0 +1,40 @@
+//! Reads the served flags of a snapshot. That takes milliseconds for each megabyte, so it runs on a thread of its own.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use remora_snapshot::{Snapshot as Reader, files};
+
+use crate::{controller::report::Contents, publish::Snapshot};
+
+/// Returns the names of the flags that a snapshot serves. `None` if it cannot be read.
+pub(super) async fn flags(snapshot: &Arc<Snapshot>) -> Option<BTreeSet<String>> {
+    let snapshot = Arc::clone(snapshot);
+    let reading = tokio::task::spawn_blocking(move || {
+        let core = snapshot.core()?;
+        let reader = Reader::read(core.bytes.as_slice()).ok()?;
+        Some(reader.served_names()?.into_iter().map(str::to_owned).collect())
+    });
+    reading.await.ok().flatten()
+}
+
+/// Reads the contents of a snapshot that another reconciliation compiled. `None` if it cannot be read.
+pub(super) async fn contents(snapshot: &Arc<Snapshot>) -> Option<Contents> {
+    let snapshot = Arc::clone(snapshot);
+    tokio::task::spawn_blocking(move || read(&snapshot)).await.ok().flatten()
+}
+
+fn read(snapshot: &Snapshot) -> Option<Contents> {
+    let core = snapshot.core()?;
+    let mut reader = Reader::read(core.bytes.as_slice()).ok()?;
+    for file in snapshot.files.iter().filter(|file| files::is_overrides(&file.name)) {
+        reader.attach(file.bytes.as_slice()).ok()?;
+    }
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    Some(Contents {
+        features: count(reader.served_features()),
+        segments: count(reader.segments()),
+        overrides: count(reader.identity_overrides()),
+        bytes: count(snapshot.size()),
+        ..Contents::default()
+    })
+}

@@ -1,0 +1,22 @@
+//! What the controllers of all listed namespaces share, so that bounds over all environments stay the same.
+
+use crate::{
+    rollout::{Lists, nudge::Patches, usage::CountsMemory},
+    source::realtime::StreamPlaces,
+    watched::pages::Pages,
+};
+
+/// Places and memory over all environments.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shared {
+    /// Pages of the lists that watches begin with.
+    pub(super) pages: Pages,
+    /// Notifications of pods.
+    pub(super) patches: Patches,
+    /// Lists of pods.
+    pub(super) lists: Lists,
+    /// Counts of used flags.
+    pub(super) counts: CountsMemory,
+    /// Streams of changes.
+    pub(super) streams: StreamPlaces,
+}

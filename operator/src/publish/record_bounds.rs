@@ -1,0 +1,159 @@
+//! Bounds of the record in a core's annotation. Kubernetes refuses an object with more than 256 KiB of annotations, and
+//! the owner of the namespace may write any record there.
+
+use remora_snapshot::files;
+
+use super::record::{ArchivedRevision, Record};
+
+/// Largest size of a record in bytes. Less than the 256 KiB for all annotations, so that others have room for theirs.
+pub(super) const RECORD_BYTES: usize = 192 << 10;
+/// Largest number of revisions in each list: the schema allows 20 in the history, and two more are in use.
+const REVISIONS: usize = 64;
+/// Length of a digest.
+const DIGEST: usize = 64;
+
+/// Revisions that a record has no room for.
+#[derive(Debug, Default)]
+pub struct Beyond {
+    /// Those whose copies are objects of the published kind.
+    pub current: Vec<ArchivedRevision>,
+    /// Those whose copies are objects of the other kind.
+    pub archived_in_other_kind: Vec<ArchivedRevision>,
+}
+
+impl Record {
+    /// Removes the oldest revisions that the record has no room for: first of the other kind, then those that were dropped,
+    /// then of the history, except those in `needed`.
+    pub fn bound(&mut self, needed: &[&str]) -> Beyond {
+        let mut beyond = Beyond::default();
+        let mut size = size(self);
+        while size > RECORD_BYTES || self.archived_in_other_kind.len() > REVISIONS {
+            let Some(oldest) = oldest(&self.archived_in_other_kind, &[]) else { break };
+            let past = self.archived_in_other_kind.remove(oldest);
+            size = size.saturating_sub(of(&past));
+            beyond.archived_in_other_kind.push(past);
+        }
+        while size > RECORD_BYTES || self.dropped.len() > REVISIONS {
+            let Some(past) = self.dropped.pop() else { break };
+            size = size.saturating_sub(of(&past));
+            beyond.current.push(past);
+        }
+        while size > RECORD_BYTES {
+            let Some(oldest) = oldest(&self.history, needed) else { break };
+            let past = self.history.remove(oldest);
+            size = size.saturating_sub(of(&past));
+            beyond.current.push(past);
+        }
+        beyond
+    }
+
+    /// True if the operator may have written this record: no list is longer than [`Record::bound`] leaves it, and all files
+    /// are ones that a snapshot has.
+    pub(super) fn is_bounded(&self) -> bool {
+        let lists = [&self.history, &self.dropped, &self.archived_in_other_kind];
+        let mut pasts = lists.into_iter().flatten();
+        lists.iter().all(|list| list.len() <= REVISIONS)
+            && are_files(&self.files)
+            && pasts.all(|past| are_files(&past.files))
+    }
+}
+
+fn size(record: &Record) -> usize {
+    serde_json::to_string(record).map_or(0, |text| text.len())
+}
+
+/// Size of a revision in a list, with the comma.
+fn of(past: &ArchivedRevision) -> usize {
+    serde_json::to_string(past).map_or(0, |text| text.len() + 1)
+}
+
+fn oldest(list: &[ArchivedRevision], needed: &[&str]) -> Option<usize> {
+    let free = list.iter().enumerate().filter(|(_, past)| !needed.contains(&past.revision.as_str()));
+    // Of equal times the last one: the lists begin with the latest revision.
+    free.rev().min_by_key(|(_, past)| past.published_at.0).map(|(number, _)| number)
+}
+
+fn are_files<'a>(digests: impl IntoIterator<Item = (&'a String, &'a String)>) -> bool {
+    digests.into_iter().all(|(file, digest)| is_file(file) && digest.len() == DIGEST)
+}
+
+fn is_file(name: &str) -> bool {
+    name == files::CORE
+        || files::is_overrides(name)
+        || files::is_core_part(name)
+        || (0..files::DOCUMENT_SLOTS).any(|slot| files::document(slot) == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns a revision with all files that one can have.
+    fn past(number: i64) -> ArchivedRevision {
+        let names = (0..files::OVERRIDES_SLOTS).map(files::overrides);
+        let parts = (0..files::MAX_CORE_PARTS).map(|part| files::core_part(files::CoreSet::A, part));
+        ArchivedRevision {
+            revision: format!("{number:012}"),
+            published_at: Time(Timestamp::from_second(1_000_000 + number).unwrap()),
+            changes: None,
+            files: names.chain(parts).map(|name| (name, "a".repeat(DIGEST))).collect(),
+        }
+    }
+
+    fn record(history: Vec<ArchivedRevision>, archived_in_other_kind: Vec<ArchivedRevision>) -> Record {
+        let document = json!({"source": "s", "environment": "e", "features": 0, "segments": 0, "overrides": 0});
+        let record = json!({"publishedAt": "2026-11-24T00:00:00Z", "document": document});
+        Record { history, archived_in_other_kind, files: past(0).files, ..serde_json::from_value(record).unwrap() }
+    }
+
+    fn revisions(list: &[ArchivedRevision]) -> Vec<&str> {
+        list.iter().map(|past| past.revision.as_str()).collect()
+    }
+
+    #[test]
+    fn record_of_largest_history_after_switch_of_kind_fits_into_annotation() {
+        let history: Vec<ArchivedRevision> = (40..60).rev().map(past).collect();
+        let former: Vec<ArchivedRevision> = (20..40).rev().map(past).collect();
+        let mut record = record(history.clone(), former);
+        assert!(size(&record) > 256 << 10, "the record has only {} bytes", size(&record));
+        let beyond = record.bound(&[]);
+        assert!(size(&record) <= RECORD_BYTES && record.is_bounded());
+        assert_eq!(revisions(&record.history), revisions(&history), "the other kind's copies go first");
+        assert_eq!(beyond.archived_in_other_kind[0].revision, past(20).revision, "the oldest goes first");
+        assert!(
+            beyond.current.is_empty()
+                && record.archived_in_other_kind.len() + beyond.archived_in_other_kind.len() == 20
+        );
+    }
+
+    #[test]
+    fn oldest_history_goes_next_and_needed_revisions_stay() {
+        let history: Vec<ArchivedRevision> = (0..40).rev().map(past).collect();
+        let mut record = record(history, vec![past(0)]);
+        let (pinned, second) = (past(0).revision, past(1).revision);
+        let beyond = record.bound(&[&pinned]);
+        assert!(size(&record) <= RECORD_BYTES && record.archived_in_other_kind.is_empty());
+        assert_eq!(beyond.current[0].revision, second);
+        assert!(revisions(&record.history).contains(&pinned.as_str()));
+    }
+
+    #[test]
+    fn record_with_more_than_operator_writes_counts_as_altered() {
+        let mut kinds = record(
+            Vec::new(),
+            (0..100).map(|number| ArchivedRevision { files: Default::default(), ..past(number) }).collect(),
+        );
+        assert!(!kinds.is_bounded());
+        kinds.bound(&[]);
+        assert!(kinds.is_bounded());
+        for (file, digest) in [("x", "a".repeat(DIGEST)), ("core", "a".to_owned())] {
+            let mut altered = record(vec![past(1)], Vec::new());
+            altered.history[0].files.insert(file.to_owned(), digest);
+            assert!(!altered.is_bounded(), "{file}");
+        }
+    }
+}

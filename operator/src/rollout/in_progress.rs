@@ -1,0 +1,61 @@
+//! Environments whose pods are being notified.
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+
+/// Namespace and name of an environment.
+type Key = (String, String);
+
+/// Number of notifications in progress for each environment that has one. Clones share the numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct InProgress(Arc<Mutex<HashMap<Key, usize>>>);
+
+/// Notification in progress. It ends when this value is dropped.
+#[derive(Debug)]
+pub(super) struct Notifying {
+    all: InProgress,
+    key: Key,
+}
+
+impl InProgress {
+    /// Begins a notification of the environment's pods.
+    pub(super) fn begin(&self, namespace: &str, environment: &str) -> Notifying {
+        let key = (namespace.to_owned(), environment.to_owned());
+        *self.0.lock().entry(key.clone()).or_default() += 1;
+        Notifying { all: self.clone(), key }
+    }
+
+    /// True if a notification of the environment's pods is in progress.
+    pub(super) fn contains(&self, namespace: &str, environment: &str) -> bool {
+        self.0.lock().contains_key(&(namespace.to_owned(), environment.to_owned()))
+    }
+}
+
+impl Drop for Notifying {
+    fn drop(&mut self) {
+        let mut counts = self.all.0.lock();
+        if let Some(count) = counts.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environment_is_in_progress_until_its_last_notification_ends() {
+        let all = InProgress::default();
+        let (first, second) = (all.begin("shop", "a"), all.begin("shop", "a"));
+        drop(first);
+        assert!(all.contains("shop", "a") && !all.contains("shop", "b") && !all.contains("other", "a"));
+        drop(second);
+        assert!(!all.contains("shop", "a"));
+        assert!(all.0.lock().is_empty());
+    }
+}

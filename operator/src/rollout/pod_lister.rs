@@ -1,0 +1,71 @@
+//! Lists the pods of an environment, for decisions that a pod created a moment ago could turn.
+
+use kube::Client;
+
+use super::{
+    places::FairPlaces,
+    pods::{self, Injected, Mounted},
+    volumes::Volumes,
+};
+use crate::{
+    api::{
+        ObjectKind,
+        names::{EnvironmentName, FORMAT},
+    },
+    injection::pods::Error,
+};
+
+/// Number of lists of pods at one time. A page of such a list is in memory as a whole.
+const LISTS: usize = 2;
+
+/// Places for lists of pods, which several listers may share. Namespaces share them evenly.
+#[derive(Clone, Debug)]
+pub struct Lists(FairPlaces);
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self(FairPlaces::new(LISTS))
+    }
+}
+
+/// Lists pods through the API server, also those that the watch does not show yet.
+pub(crate) struct PodLister {
+    client: Client,
+    lists: Lists,
+}
+
+impl PodLister {
+    /// Creates a lister that sends its requests through `client`, in places of `lists`.
+    pub(crate) fn new(client: Client, lists: Lists) -> Self {
+        Self { client, lists }
+    }
+
+    /// Counts the pods whose volume for the environment names objects of another kind or format.
+    ///
+    /// # Errors
+    /// The API server did not list the pods.
+    pub(crate) async fn mounting_obsolete(
+        &self,
+        namespace: &str,
+        environment: &EnvironmentName,
+        object_kind: ObjectKind,
+    ) -> Result<usize, Error> {
+        let pods = self.list(namespace, environment).await?;
+        let is_obsolete = |volume: Mounted| volume.object_kind != object_kind || volume.format != FORMAT;
+        Ok(pods.iter().filter(|pod| pod.volume.is_some_and(is_obsolete)).count())
+    }
+
+    /// Lists the volumes of the running pods.
+    ///
+    /// # Errors
+    /// The API server did not list the pods.
+    pub(crate) async fn volumes(&self, namespace: &str, environment: &EnvironmentName) -> Result<Volumes, Error> {
+        Ok(Volumes::of(self.list(namespace, environment).await?))
+    }
+
+    /// Lists the running pods, in a place of the namespace.
+    async fn list(&self, namespace: &str, environment: &EnvironmentName) -> Result<Vec<Injected>, Error> {
+        let _place = self.lists.0.place(namespace).await;
+        pods::list(&self.client, namespace, environment).await
+    }
+}

@@ -1,0 +1,33 @@
+//! Back-off after failures: a ceiling that doubles, and a jitter that keeps clients of one server apart. Pure.
+
+use std::time::Duration;
+
+/// Returns the ceiling of the wait after `failures` further failures in a row: `first`, doubled by each of them up to
+/// `most`.
+pub(crate) fn ceiling(first: Duration, most: Duration, failures: u32) -> Duration {
+    first.saturating_mul(1_u32 << failures.min(16)).min(most)
+}
+
+/// Returns 20 % to 100 % of the ceiling, so that a retry never follows at once. `chance` is a number from 0 to 1.
+pub(crate) fn jittered(ceiling: Duration, chance: f64) -> Duration {
+    ceiling.mul_f64(0.2 + 0.8 * chance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ceiling_doubles_up_to_its_bound() {
+        let (first, most) = (Duration::from_secs(1), Duration::from_secs(60));
+        let ceilings: Vec<u64> = (0..8).map(|failures| ceiling(first, most, failures).as_secs()).collect();
+        assert_eq!(ceilings, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(ceiling(first, most, u32::MAX), most);
+    }
+
+    #[test]
+    fn jittered_wait_is_never_zero_and_never_beyond_ceiling() {
+        assert_eq!(jittered(Duration::from_secs(10), 0.0), Duration::from_secs(2));
+        assert_eq!(jittered(Duration::from_secs(10), 1.0), Duration::from_secs(10));
+    }
+}

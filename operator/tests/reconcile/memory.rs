@@ -1,0 +1,65 @@
+//! The memory for snapshots: a namespace cannot take it from others.
+
+use serde_json::{Value, json};
+
+use super::{Cluster, Operator, document, fenv, flags, is, reported};
+
+fn named(namespace: &str, name: &str) -> Value {
+    let mut object = fenv(1, &json!({}));
+    object["metadata"]["namespace"] = json!(namespace);
+    object["metadata"]["name"] = json!(name);
+    object["metadata"]["uid"] = json!(format!("uid-of-{namespace}-{name}"));
+    object
+}
+
+fn large() -> Value {
+    let mut document = document("a");
+    document["feature_states"][0]["feature_state_value"] = json!("x".repeat(100_000));
+    document
+}
+
+/// Returns an operator that has memory for this number of snapshots.
+async fn with_room_for(cluster: &Cluster, count: usize) -> Operator {
+    cluster.put(&flags(&large()));
+    let elsewhere = Cluster::default();
+    elsewhere.put(&flags(&large()));
+    Operator::start(&elsewhere).turn(fenv(1, &json!({}))).await;
+    let bytes = elsewhere.last_status()["bytes"].as_u64().unwrap() as usize;
+    Operator::start_within(cluster, count * (bytes + (17 << 10)))
+}
+
+#[tokio::test]
+async fn namespace_beyond_its_share_is_refused_and_others_go_on() {
+    let cluster = Cluster::default();
+    let mut operator = with_room_for(&cluster, 4).await;
+    let mut refused = 0;
+    for number in 0..6 {
+        operator.turn(named("noisy", &format!("environment-{number}"))).await;
+        let status = cluster.last_status();
+        if status["revision"].is_null() {
+            refused += 1;
+            is(&status, "Published", ("False", "SnapshotMemoryFull"));
+            assert!(status.to_string().contains("controller.maxSnapshotBytes"), "{status}");
+        }
+    }
+    assert_eq!(refused, 3, "three of four places are for a namespace that takes all it gets");
+    operator.turn(named("shop", "storefront")).await;
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+}
+
+#[tokio::test]
+async fn change_of_environment_that_has_no_room_for_two_snapshots_is_published() {
+    let cluster = Cluster::default();
+    let mut operator = with_room_for(&cluster, 2).await;
+    operator.turn(fenv(1, &json!({}))).await;
+    let before = cluster.last_status()["revision"].clone();
+    let mut changed = large();
+    changed["feature_states"][0]["enabled"] = json!(false);
+    cluster.put(&flags(&changed));
+    let mut object = reported(&cluster, 2);
+    object["metadata"]["generation"] = json!(2);
+    operator.turn(object).await;
+    let status = cluster.last_status();
+    is(&status, "Ready", ("True", "Published"));
+    assert_ne!(status["revision"], before);
+}

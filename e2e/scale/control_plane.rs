@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{meter::Meter, until};
+use crate::{chart::minor, meter::Meter, until, usage::Usage};
 
 /// User of the controller: the service account that the chart gives its rights to.
 const CONTROLLER: &str = "system:serviceaccount:remora-system:remora-controller";
@@ -35,12 +35,32 @@ impl Process {
         Ok(Self(command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?))
     }
 
+    /// Starts the operator's program, with the C library's settings of the chart.
+    pub(crate) fn start_operator(command: &mut Command, log: &Path) -> anyhow::Result<Self> {
+        command.env("POD_NAMESPACE", "remora-system").envs([
+            ("MALLOC_ARENA_MAX", "2"),
+            ("MALLOC_MMAP_THRESHOLD_", "131072"),
+            ("MALLOC_TRIM_THRESHOLD_", "131072"),
+        ]);
+        Self::start(command, log)
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
     }
 
-    pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
-        self.0.kill()?;
+    /// Kills the process, and does not wait for its end.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        Ok(self.0.kill()?)
+    }
+
+    /// True if the process has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.0.try_wait(), Ok(Some(_)))
+    }
+
+    fn stop(&mut self) -> anyhow::Result<()> {
+        self.kill()?;
         self.0.wait()?;
         Ok(())
     }
@@ -127,12 +147,17 @@ impl ControlPlane {
 
     /// Returns the path of a kubeconfig for the controller, whose connections lead through the meter.
     pub(crate) fn controller_kubeconfig(&self) -> anyhow::Result<PathBuf> {
-        let mut kubectl = Command::new(self.bin.join("kubectl"));
-        kubectl.arg("--kubeconfig").arg(self.kubeconfig(ADMIN, self.port, ADMIN_TOKEN)?);
-        let token = ["create", "token", "remora-controller", "--namespace=remora-system", "--duration=24h"];
-        let made = kubectl.args(token).output()?;
-        ensure!(made.status.success(), "kubectl create token: {}", String::from_utf8_lossy(&made.stderr));
-        self.kubeconfig("controller", self.meter.port(), String::from_utf8(made.stdout)?.trim())
+        self.account_kubeconfig("remora-controller", self.meter.port())
+    }
+
+    /// Returns the path of a kubeconfig for the webhook.
+    pub(crate) fn webhook_kubeconfig(&self) -> anyhow::Result<PathBuf> {
+        self.account_kubeconfig("remora-webhook", self.port)
+    }
+
+    fn account_kubeconfig(&self, account: &str, port: u16) -> anyhow::Result<PathBuf> {
+        let token = self.kubectl(&["create", "token", account, "--namespace=remora-system", "--duration=24h"], None)?;
+        self.kubeconfig(account, port, token.trim())
     }
 
     fn kubeconfig(&self, user: &str, port: u16, token: &str) -> anyhow::Result<PathBuf> {
@@ -150,13 +175,37 @@ impl ControlPlane {
 
     /// Applies these objects.
     pub(crate) fn apply(&self, objects: &[Value]) -> anyhow::Result<()> {
-        let path = self.directory.join("objects.json");
-        fs::write(&path, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())?;
+        self.kubectl(&["apply", "--server-side"], Some(objects)).map(drop)
+    }
+
+    /// Deletes these objects.
+    pub(crate) fn delete(&self, objects: &[Value]) -> anyhow::Result<()> {
+        self.kubectl(&["delete"], Some(objects)).map(drop)
+    }
+
+    /// Runs kubectl as the administrator, with a file of these objects if there are some. Returns its output.
+    fn kubectl(&self, arguments: &[&str], objects: Option<&[Value]>) -> anyhow::Result<String> {
         let mut kubectl = Command::new(self.bin.join("kubectl"));
-        kubectl.arg("--kubeconfig").arg(self.kubeconfig(ADMIN, self.port, ADMIN_TOKEN)?);
-        let done = kubectl.args(["apply", "--server-side", "-f"]).arg(&path).output()?;
-        ensure!(done.status.success(), "kubectl apply: {}", String::from_utf8_lossy(&done.stderr));
-        Ok(())
+        kubectl.arg("--kubeconfig").arg(self.kubeconfig(ADMIN, self.port, ADMIN_TOKEN)?).args(arguments);
+        if let Some(objects) = objects {
+            let path = self.directory.join("objects.json");
+            fs::write(&path, json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string())?;
+            kubectl.arg("-f").arg(&path);
+        }
+        let done = kubectl.output()?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        ensure!(done.status.success(), "kubectl {}: {said}", arguments.join(" "));
+        Ok(String::from_utf8(done.stdout)?)
+    }
+
+    /// Returns the directory of the programs.
+    pub(crate) fn bin(&self) -> &Path {
+        &self.bin
+    }
+
+    /// Returns memory and processor time of the API server.
+    pub(crate) fn server_usage(&self) -> anyhow::Result<Usage> {
+        Usage::of(self.server.id()).context("the API server")
     }
 
     /// Ends the API server, starts it again, and waits until it is ready.
@@ -199,6 +248,13 @@ fn api_server(bin: &Path, directory: &Path, etcd_port: u16, port: u16) -> anyhow
             "--audit-log-maxsize=4000",
             "--profiling=false",
         ]);
+    // MutatingAdmissionPolicy is a beta API before Kubernetes 1.36.
+    if minor(bin)? < 36 {
+        server.args([
+            "--feature-gates=MutatingAdmissionPolicy=true",
+            "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+        ]);
+    }
     Process::start(&mut server, &directory.join("apiserver.log"))
 }
 

@@ -145,19 +145,9 @@ impl Fleet {
         node: &str,
         address: Ipv4Addr,
     ) -> anyhow::Result<()> {
-        let pod = injected(&json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {
-                "name": name, "namespace": environment.namespace, "labels": {"app": environment.name},
-                "annotations": {"remora.dev/inject": environment.name},
-            },
-            "spec": {"nodeName": node, "containers": [{
-                "name": "app", "image": "registry.example.org/team/app:1.0.0",
-                "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
-                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
-                "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}},
-            }]},
-        }))?;
+        let mut pod = application(&environment.namespace, name, &environment.name);
+        pod["spec"]["nodeName"] = json!(node);
+        let pod = injected(&pod)?;
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &environment.namespace);
         create(&api, pod).await?;
         let running = |name: &str| {
@@ -251,6 +241,23 @@ fn document(client_key: &str) -> Value {
         }
     }
     document
+}
+
+/// Returns a pod that asks for the flags of an environment, as its owner writes it.
+pub(crate) fn application(namespace: &str, name: &str, environment: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": namespace, "labels": {"app": environment},
+            "annotations": {"remora.dev/inject": environment},
+        },
+        "spec": {"containers": [{
+            "name": "app", "image": "registry.example.org/team/app:1.0.0",
+            "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+            "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}},
+        }]},
+    })
 }
 
 /// Adds the sidecar to a pod, as the webhook does.

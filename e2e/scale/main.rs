@@ -1,11 +1,17 @@
 //! Measures the controller at the size of a large company: `make scale`. See README.md.
 
+mod admission;
+mod chart;
 mod control_plane;
 mod controller;
 mod fleet;
+mod goals;
 mod meter;
 mod phases;
+mod requests;
 mod sidecars;
+mod table;
+mod usage;
 
 use std::{
     io::Write as _,
@@ -17,7 +23,7 @@ use clap::Parser;
 use fleet::Size;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Measures the controller against a control plane with many environments and pods, and prints a table.
+/// Measures the operator against a control plane with many environments and pods, prints tables, and fails if a goal is missed.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Number of FeatureEnvironments.
@@ -52,13 +58,15 @@ async fn main() -> anyhow::Result<()> {
     let size = Size { environments: arguments.environments, pods: arguments.pods, nodes: arguments.nodes.max(1) };
     let steady = Duration::from_secs(arguments.steady);
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let table = tokio::select! {
-        table = phases::run(size, steady, &arguments.bin, &arguments.operator, &arguments.directory) => table?,
+    let report = tokio::select! {
+        report = phases::run(size, steady, &arguments.bin, &arguments.operator, &arguments.directory) => report?,
         // The processes of the control plane end with the phases.
         _ = interrupt.recv() => anyhow::bail!("interrupted"),
         _ = terminate.recv() => anyhow::bail!("terminated"),
     };
-    std::io::stdout().write_all(table.as_bytes())?;
+    std::io::stdout().write_all(report.text.as_bytes())?;
+    let missed = report.goals.missed();
+    anyhow::ensure!(missed.is_empty(), "goals missed: {}", missed.join("; "));
     Ok(())
 }
 

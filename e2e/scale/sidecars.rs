@@ -1,5 +1,6 @@
 //! The sidecars of all pods: one listener, which tells the pods apart by the loopback address that is asked. A sidecar
-//! serves the revision of its pod's annotation as soon as this program sees it, as if kubelet had updated the volume.
+//! serves the revision of its pod's annotation as soon as this program sees it, as if kubelet had updated the volume. A
+//! pod that is being deleted ends at once, as if kubelet had stopped its containers.
 
 use std::{
     collections::HashMap,
@@ -12,6 +13,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt as _,
+    api::DeleteParams,
     runtime::{WatchStreamExt as _, watcher},
 };
 use tokio::{
@@ -91,13 +93,25 @@ async fn answer(mut stream: TcpStream, served: &Served) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Follows the annotations of the pods.
+/// Deletes a pod that nothing runs of any more.
+async fn end(client: Client, pod: Pod) {
+    let api: Api<Pod> = Api::namespaced(client, pod.namespace().as_deref().unwrap_or_default());
+    let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    // Another event of the same pod may have been faster.
+    let _ = api.delete(&pod.name_any(), &now).await;
+}
+
+/// Follows the annotations and deletions of the pods.
 async fn follow(client: Client, served: Served) {
-    let api: Api<Pod> = Api::all(client);
+    let api: Api<Pod> = Api::all(client.clone());
     let injected = watcher::Config::default().labels("remora.dev/sidecar=injected");
     let mut events = watcher(api, injected).default_backoff().applied_objects().boxed();
     while let Some(event) = events.next().await {
         let Ok(pod) = event else { continue };
+        if pod.metadata.deletion_timestamp.is_some() {
+            tokio::spawn(end(client.clone(), pod));
+            continue;
+        }
         let address = pod.status.as_ref().and_then(|status| status.pod_ip.as_ref()?.parse::<Ipv4Addr>().ok());
         let Some(address) = address else { continue };
         let mut served = served.lock().unwrap_or_else(PoisonError::into_inner);

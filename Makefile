@@ -79,7 +79,7 @@ swaps: ## Swap a snapshot under load SWAPS times (default: 1000000), and check e
 	  cargo test $(CARGO_FLAGS) -p remora-sidecar --test follow -- --nocapture swaps_under_load_fail_no_request
 
 .PHONY: scale
-scale: ## Measure the controller with ENVIRONMENTS (200) environments and PODS (2000) pods on an API server of its own
+scale: ## Measure the operator with ENVIRONMENTS (200) environments and PODS (2000) pods on an API server of its own
 	@$(STEP) "scale" e2e/scale/run.sh
 
 .PHONY: cuts

@@ -33,12 +33,7 @@ if [ -e "$REMORA_RUN/host" ]; then
     ctr containers list -q | xargs -r ctr containers delete >/dev/null 2>&1 || true
   fi
   stop containerd TERM
-  # A shim outlives a containerd that died earlier: the cluster's shims are those with its socket in the command line.
-  for process in /proc/[0-9]*; do
-    if { tr '\0' '\n' <"$process/cmdline" | grep -qxF "$CONTAINERD_ADDRESS"; } 2>/dev/null; then
-      case $(readlink "$process/exe") in */containerd-shim-*) kill -s KILL "${process#/proc/}" || true ;; esac
-    fi
-  done
+  for pid in $(shims); do kill -s KILL "$pid" 2>/dev/null || true; done
   release_host
   for namespace in $(printf '%s\n' "${namespaces[@]}" | sort -u); do
     [ ! -e "$namespace" ] || ip netns delete "${namespace##*/}"

@@ -45,3 +45,14 @@ stop() {
   fi
   rm -f "$REMORA_RUN/pid/$1"
 }
+
+# shims: prints the IDs of the shims, which outlive a containerd that died. The cluster's shims are those with its socket in the
+# command line.
+shims() {
+  local process
+  for process in /proc/[0-9]*; do
+    if { tr '\0' '\n' <"$process/cmdline" | grep -qxF "$CONTAINERD_ADDRESS"; } 2>/dev/null; then
+      case $(readlink "$process/exe") in */containerd-shim-*) echo "${process#/proc/}" ;; esac
+    fi
+  done
+}

@@ -89,7 +89,7 @@ pub const DOCUMENT: [&str; 84] = [
 ];
 
 /// Words of admission reviews.
-pub const REVIEWS: [&str; 77] = [
+pub const REVIEWS: [&str; 78] = [
     "apiVersion",
     "kind",
     "request",
@@ -139,6 +139,7 @@ pub const REVIEWS: [&str; 77] = [
     "remora.dev/unix-socket",
     "remora.dev/env",
     "remora.dev/overrides",
+    "remora.dev/override-key",
     "remora.dev/sidecar",
     "storefront",
     "storefront,other",

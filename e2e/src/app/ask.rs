@@ -31,6 +31,12 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Returns the first header of this name, which is in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
     /// Parses the body as JSON.
     ///
     /// # Errors

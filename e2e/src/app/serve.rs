@@ -111,6 +111,10 @@ struct Target {
     last: Option<String>,
 }
 
+/// Headers that are sent on.
+const FORWARDED: [&str; 6] =
+    ["x-environment-key", "x-api-key", "x-remora-override", "content-type", "if-none-match", "if-modified-since"];
+
 async fn forward(
     State(known): State<Arc<Known>>,
     Query(target): Query<Target>,
@@ -120,7 +124,7 @@ async fn forward(
     let request = || {
         let url = format!("{}{}", known.question.ofrep.trim_end_matches('/'), target.path);
         let mut request = Request::builder().method(target.method.as_deref().unwrap_or("GET")).uri(url);
-        for name in ["x-environment-key", "x-api-key", "content-type", "if-none-match", "if-modified-since"] {
+        for name in FORWARDED {
             if let Some(value) = headers.get(name) {
                 request = request.header(name, value);
             }

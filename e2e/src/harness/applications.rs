@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, Patch, PatchParams};
-use serde_json::{Value, json};
+use kube::api::{Api, ListParams};
+use serde_json::Value;
 
 use super::case::Case;
 use super::pod_http::PodPort;
@@ -183,13 +183,7 @@ impl Case {
     ///
     /// Returns the API server's error.
     pub async fn poke(&self, selector: &str) -> anyhow::Result<()> {
-        let api: Api<Pod> = self.api();
-        let patch =
-            Patch::Merge(json!({"metadata": {"annotations": {"remora.dev-e2e/poked": Timestamp::now().to_string()}}}));
-        for pod in self.cluster.pods(&self.namespace, selector).await? {
-            api.patch_metadata(&pod, &PatchParams::default(), &patch).await?;
-        }
-        Ok(())
+        self.cluster.poke(&self.namespace, selector).await
     }
 }
 

@@ -3,7 +3,8 @@
 use std::io::Write as _;
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::Namespace;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Config};
@@ -95,7 +96,11 @@ impl Cluster {
     }
 
     /// Creates the namespace, or refuses one that the tests do not own.
-    pub(super) async fn own_namespace(&self, name: &str, role: &str) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the tests do not own the namespace, or the API server's error.
+    pub async fn own_namespace(&self, name: &str, role: &str) -> anyhow::Result<()> {
         let api: Api<Namespace> = Api::all(self.client.clone());
         if let Some(found) = api.get_opt(name).await? {
             let ours = found.metadata.labels.is_some_and(|labels| labels.contains_key(LABEL));
@@ -112,13 +117,28 @@ impl Cluster {
         Ok(())
     }
 
+    /// Changes an annotation of these pods, after which the kubelet updates their volumes at once instead of within 90 seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns the API server's error.
+    pub async fn poke(&self, namespace: &str, selector: &str) -> anyhow::Result<()> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let patch =
+            Patch::Merge(json!({"metadata": {"annotations": {"remora.dev-e2e/poked": Timestamp::now().to_string()}}}));
+        for pod in self.pods(namespace, selector).await? {
+            api.patch_metadata(&pod, &PatchParams::default(), &patch).await?;
+        }
+        Ok(())
+    }
+
     /// Returns the names of the pods that a selector matches.
     ///
     /// # Errors
     ///
     /// Returns the API server's error.
     pub async fn pods(&self, namespace: &str, selector: &str) -> anyhow::Result<Vec<String>> {
-        let api: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let found = api.list_metadata(&ListParams::default().labels(selector)).await?;
         Ok(found.items.into_iter().filter_map(|pod| pod.metadata.name).collect())
     }

@@ -2,7 +2,8 @@
 //!
 //! A case begins with [`with_namespace`]: it gets its own namespace, an installed Remora and an upstream that serves
 //! its documents. A case waits on conditions, never for a fixed time, and prints the state of the cluster when it
-//! fails. All access goes through the API server, so a case runs on any cluster that `KUBECONFIG` names.
+//! fails. All access goes through the API server, so a case runs on any cluster that `KUBECONFIG` names. Only cases that
+//! stop processes of the local cluster reach pods without it.
 //!
 //! | variable | meaning |
 //! |---|---|

@@ -1,10 +1,13 @@
 //! HTTP to a pod's port through the API server, which works on every cluster and from any place that the tests run in.
+//! Cases that stop the API server ask the pod at its address.
 
 use anyhow::Context as _;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
-use kube::Client;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::Api;
 use kube::client::Body;
+use kube::{Client, Config};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -14,7 +17,9 @@ use crate::app::Reply;
 #[derive(Clone)]
 pub struct PodPort {
     client: Client,
+    namespace: String,
     pod: String,
+    port: u16,
     base: String,
 }
 
@@ -41,7 +46,23 @@ impl Answer {
 
 impl PodPort {
     pub(super) fn new(client: Client, namespace: &str, pod: &str, port: u16) -> Self {
-        Self { client, pod: pod.to_owned(), base: format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy") }
+        let base = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy");
+        Self { client, namespace: namespace.to_owned(), pod: pod.to_owned(), port, base }
+    }
+
+    /// Returns the same port at the pod's present address, which needs no API server. Only the machine of the local
+    /// cluster reaches it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the pod has no address.
+    pub async fn without_api_server(&self) -> anyhow::Result<Self> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let address = pods.get(&self.pod).await?.status.and_then(|status| status.pod_ip);
+        let address = address.with_context(|| format!("pod {} has no address", self.pod))?;
+        let mut config = Config::new(format!("http://{address}:{}", self.port).parse()?);
+        config.default_retry = false;
+        Ok(Self { client: Client::try_from(config)?, base: String::new(), ..self.clone() })
     }
 
     /// Returns the name of the pod.
@@ -119,10 +140,26 @@ impl PodPort {
         key: Option<&str>,
         body: Option<&Value>,
     ) -> anyhow::Result<Reply> {
+        let headers: Vec<_> = key.map(|key| ("x-environment-key", key)).into_iter().collect();
+        self.ask_with(method, path, &headers, body).await
+    }
+
+    /// Asks the application to send a request with these headers, as [`PodPort::ask`] does. The application sends only
+    /// headers that it knows.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the application receives no answer.
+    pub async fn ask_with(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> anyhow::Result<Reply> {
         let path: String = path.bytes().map(escaped).collect();
         let target = format!("/ask?method={method}&path={path}");
-        let mut headers = vec![("content-type", "application/json")];
-        headers.extend(key.map(|key| ("x-environment-key", key)));
+        let headers: Vec<_> = [("content-type", "application/json")].iter().chain(headers).copied().collect();
         let text = body.map(ToString::to_string).unwrap_or_default();
         self.send(Method::POST, &target, &headers, &text).await?.json()
     }

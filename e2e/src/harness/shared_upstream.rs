@@ -97,6 +97,16 @@ impl SharedUpstream {
         Ok(Self { control })
     }
 
+    /// Returns the upstream at its pod's present address, which needs no API server. Only the machine of the local
+    /// cluster reaches it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the pod has no address.
+    pub async fn without_api_server(&self) -> anyhow::Result<Self> {
+        Ok(Self { control: self.control.without_api_server().await? })
+    }
+
     /// Returns the certificate of the CA that signed the HTTPS certificate.
     ///
     /// # Errors

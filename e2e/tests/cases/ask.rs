@@ -8,7 +8,7 @@ use remora_e2e::harness::{App, Case, program, with_namespace};
 use serde_json::{Value, json};
 
 /// Runs `kubectl remora` in the case's namespace. Returns the exit code, and what it printed on both streams.
-async fn ask(case: &Case, arguments: &[&str]) -> anyhow::Result<(i32, String)> {
+pub(crate) async fn ask(case: &Case, arguments: &[&str]) -> anyhow::Result<(i32, String)> {
     let mut plugin = tokio::process::Command::new(program("kubectl-remora")?);
     plugin.args(["--namespace", &case.namespace]).args(arguments).stdin(Stdio::null()).kill_on_drop(true);
     let output = plugin.output().await?;
@@ -17,7 +17,7 @@ async fn ask(case: &Case, arguments: &[&str]) -> anyhow::Result<(i32, String)> {
 }
 
 /// Asks until the exit code is this one and the answer contains `words`.
-async fn expect(case: &Case, arguments: &[&str], code: i32, words: &str) -> anyhow::Result<String> {
+pub(crate) async fn expect(case: &Case, arguments: &[&str], code: i32, words: &str) -> anyhow::Result<String> {
     let mut last = String::new();
     for _ in 0..120 {
         let (found, text) = ask(case, arguments).await?;

@@ -36,6 +36,16 @@ async fn meet(case: &Case, key: &str, fault: &Value) -> anyhow::Result<()> {
     .await
 }
 
+/// Waits until an Event has this reason. The controller records Events after it has written the status.
+async fn recorded(case: &Case, reason: &str) -> anyhow::Result<()> {
+    let api: Api<Event> = case.api();
+    eventually(&format!("an Event has the reason {reason}"), Duration::from_secs(60), async || {
+        let events = api.list(&ListParams::default()).await?.items;
+        Ok(events.iter().any(|event| event.reason.as_deref() == Some(reason)).then_some(()))
+    })
+    .await
+}
+
 /// Returns everything that users other than the Secret's owner can read, by name.
 async fn everything(case: &Case) -> anyhow::Result<Vec<(String, String)>> {
     let mut all = Vec::new();
@@ -75,6 +85,7 @@ async fn secret_canary_is_found_nowhere() -> anyhow::Result<()> {
             meet(&case, &key, &fault).await?;
         }
         case.condition("storefront", "Fetched", "False", Some("AuthenticationFailed")).await?;
+        recorded(&case, "AuthenticationFailed").await?;
 
         let all = everything(&case).await?;
         for (what, text) in &all {

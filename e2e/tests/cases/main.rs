@@ -22,6 +22,7 @@ mod https;
 mod large;
 mod object;
 mod outage;
+mod overrides;
 mod pages;
 mod permission;
 mod propagation;

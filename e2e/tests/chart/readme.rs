@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{Objects, chart, merged, objects, render, render_as};
@@ -18,8 +19,10 @@ fn examples() -> Vec<(String, Value)> {
             let indentation = text.len() - text.trim_start().len();
             let lines = text.lines().map(|line| line.get(indentation..).unwrap_or_default());
             let text: String = lines.flat_map(|line| [line, "\n"]).collect();
-            let example = serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{title}: {error}"));
-            found.push((title.clone(), example));
+            for document in serde_yaml::Deserializer::from_str(&text) {
+                let example = Value::deserialize(document).unwrap_or_else(|error| panic!("{title}: {error}"));
+                found.push((title.clone(), example));
+            }
         }
     }
     found

@@ -66,6 +66,7 @@ fn others() -> BTreeMap<String, Value> {
         ("webhook.failurePolicy", json!("Ignore")),
         ("webhook.timeoutSeconds", json!(2)),
         ("controller.maxDocumentBytes", json!(200_000_000)),
+        ("controller.maxSnapshotBytes", json!(200_000_000)),
         ("webhook.certificates.source", json!("CertManager")),
         ("webhook.certificates.issuerRef", json!({"name": "y"})),
         ("webhook.certificates.secretName", json!("y")),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose, date_time_ymd,
@@ -15,7 +15,7 @@ use super::certificates::expiries;
 
 const SECRET: &str = "corporate";
 /// A kubelet updates the file within a minute, and the webhook reads it every few seconds.
-const CAP: Duration = Duration::from_secs(120);
+pub(super) const CAP: Duration = Duration::from_secs(120);
 
 /// A CA that is independent of Remora.
 struct Corporation(CertifiedIssuer<'static, KeyPair>);
@@ -46,19 +46,11 @@ async fn give(case: &Case, certificate: &str, key: &KeyPair) -> anyhow::Result<(
         "type": "kubernetes.io/tls", "stringData": data,
     });
     case.cluster.apply(&secret).await?;
-    // Kubelets update the volumes of changed pods at once, and those of other pods within a minute.
-    let api: Api<Pod> = Api::namespaced(case.cluster.client.clone(), SYSTEM);
-    let poke = Patch::Merge(
-        json!({"metadata": {"annotations": {"remora.dev-e2e/poked": jiff::Timestamp::now().to_string()}}}),
-    );
-    for pod in case.cluster.pods(SYSTEM, "app.kubernetes.io/component=webhook").await? {
-        api.patch_metadata(&pod, &PatchParams::default(), &poke).await?;
-    }
-    Ok(())
+    case.cluster.poke(SYSTEM, "app.kubernetes.io/component=webhook").await
 }
 
 /// Checks that a pod gets its sidecar, whichever replica answers.
-async fn injects(case: &Case) -> anyhow::Result<()> {
+pub(super) async fn injects(case: &Case) -> anyhow::Result<()> {
     let pod = json!({
         "metadata": {"generateName": "asks-", "annotations": {"remora.dev/inject": "storefront"}},
         "spec": {"containers": [{"name": "app", "image": case.cluster.e2e_image()}]},
@@ -74,7 +66,7 @@ async fn injects(case: &Case) -> anyhow::Result<()> {
 }
 
 /// Waits until all replicas report the same expiry time, different from `before`, and returns it.
-async fn renewed(case: &Case, before: Option<&str>) -> anyhow::Result<String> {
+pub(super) async fn renewed(case: &Case, before: Option<&str>) -> anyhow::Result<String> {
     eventually("every replica has the certificate that was given", CAP, async || {
         let mut all = expiries(case).await?;
         all.dedup();

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use remora_e2e::app::History;
-use remora_e2e::harness::{App, alone_in_namespace, eventually};
+use remora_e2e::harness::{App, PodPort, alone_in_namespace, eventually};
 use serde_json::json;
 
 use super::absent::restarts;
@@ -14,6 +15,18 @@ use super::node::Node;
 const CAP: Duration = Duration::from_secs(60);
 /// Number of answers that the application must get without a kubelet.
 const ANSWERS: u64 = 40;
+
+/// Waits until the application got its answers, and checks that none failed and none changed since its start.
+pub(super) async fn served(app: &PodPort) -> anyhow::Result<()> {
+    let before: History = app.get("/watch").await?;
+    let served = eventually("the application goes on asking", CAP, async || {
+        let history: History = app.get("/watch").await?;
+        Ok((history.asked > before.asked + ANSWERS).then_some(history))
+    })
+    .await?;
+    anyhow::ensure!(served.failed == 0 && served.changes.len() == 1, "{served:?}");
+    Ok(())
+}
 
 #[tokio::test]
 async fn restarted_kubelet_leaves_pods_served_and_delivers_missed_changes() -> anyhow::Result<()> {
@@ -25,18 +38,11 @@ async fn restarted_kubelet_leaves_pods_served_and_delivers_missed_changes() -> a
         node.kill("kubelet")?;
         let without = async {
             case.flip("storefront", "checkout", &express).await?;
-            let before: History = app.get("/watch").await?;
-            let served = eventually("the application goes on asking", CAP, async || {
-                let history: History = app.get("/watch").await?;
-                Ok((history.asked > before.asked + ANSWERS).then_some(history))
-            })
-            .await?;
-            anyhow::ensure!(served.failed == 0 && served.changes.len() == 1, "without a kubelet: {served:?}");
-            anyhow::Ok(())
+            served(&app).await
         };
         let without = without.await;
         node.restore().await?;
-        without?;
+        without.context("without a kubelet")?;
         case.answer(&app, "the change of the meantime", |answer| answer["value"] == "express").await?;
         case.flip("storefront", "checkout", &json!({"enabled": true, "value": "later"})).await?;
         case.answer(&app, "a later change", |answer| answer["value"] == "later").await?;

@@ -15,19 +15,22 @@ pub(super) struct Node {
     run: PathBuf,
     /// Client port of etcd.
     etcd: String,
+    /// Names of the cluster's processes.
+    processes: Vec<String>,
 }
 
 impl Node {
     /// Finds the machine of the local cluster. Returns `None` on another cluster, whose machines the tests must not
     /// break, and prints that the case was skipped.
     pub(super) async fn local(case: &str) -> anyhow::Result<Option<Node>> {
-        let facts = r#". "$0" && printf '%s\n' "$KUBECONFIG" "$REMORA_RUN" "$REMORA_ETCD_PORT""#;
-        let script = root().join("e2e/cluster/env.sh");
+        let facts = r#"cd "$0" && . ./env.sh && . ./processes.sh &&
+            printf '%s\n' "$KUBECONFIG" "$REMORA_RUN" "$REMORA_ETCD_PORT" "${REMORA_PROCESSES[*]}""#;
+        let script = root().join("e2e/cluster");
         let output = Command::new("bash").args(["-euc", facts]).arg(&script).output().await?;
         anyhow::ensure!(output.status.success(), "{}: {}", script.display(), String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout)?;
-        let [kubeconfig, run, etcd] = text.lines().collect::<Vec<_>>()[..] else {
-            anyhow::bail!("three facts: {text}")
+        let [kubeconfig, run, etcd, processes] = text.lines().collect::<Vec<_>>()[..] else {
+            anyhow::bail!("four facts: {text}")
         };
         if std::env::var("KUBECONFIG").ok().as_deref() != Some(kubeconfig) {
             say(&format!(
@@ -35,7 +38,8 @@ impl Node {
             ));
             return Ok(None);
         }
-        Ok(Some(Node { run: run.into(), etcd: format!("http://127.0.0.1:{etcd}") }))
+        let processes = processes.split(' ').map(str::to_owned).collect();
+        Ok(Some(Node { run: run.into(), etcd: format!("http://127.0.0.1:{etcd}"), processes }))
     }
 
     /// Kills one of the cluster's processes, as a crash would. [`Node::restore`] starts it again.
@@ -46,12 +50,20 @@ impl Node {
         signal(pid.parse()?, Signal::KILL)
     }
 
+    /// Kills all of the cluster's processes. Pods go on, as their processes belong to containerd's shims.
+    pub(super) fn kill_all(&self) -> anyhow::Result<()> {
+        self.processes.iter().try_for_each(|name| self.kill(name))
+    }
+
+    /// Kills all processes of the cluster and of its pods, as a loss of power would.
+    pub(super) async fn lose_power(&self) -> anyhow::Result<()> {
+        self.kill_all()?;
+        script("kill-pods.sh").await
+    }
+
     /// Starts all processes that do not run, and waits until the node is Ready.
     pub(super) async fn restore(&self) -> anyhow::Result<()> {
-        let output = Command::new("bash").arg(root().join("e2e/cluster/up.sh")).output().await?;
-        let said = [output.stdout, output.stderr].concat();
-        anyhow::ensure!(output.status.success(), "up.sh: {}", String::from_utf8_lossy(&said));
-        Ok(())
+        script("up.sh").await
     }
 
     /// Sets or clears the alarm that etcd raises when its quota is used up: etcd refuses all writes until it is
@@ -72,6 +84,14 @@ impl Node {
         let answer = client.post(format!("{}/v3/{path}", self.etcd)).json(body).send().await?;
         Ok(answer.error_for_status()?.json().await?)
     }
+}
+
+/// Runs a script of the local cluster.
+async fn script(name: &str) -> anyhow::Result<()> {
+    let output = Command::new("bash").arg(root().join("e2e/cluster").join(name)).output().await?;
+    let said = [output.stdout, output.stderr].concat();
+    anyhow::ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&said));
+    Ok(())
 }
 
 /// Returns the ID of a program's process in a pod, found by the pod's cgroup.

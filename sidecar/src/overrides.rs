@@ -10,7 +10,7 @@ use crate::json::{self, Malformed, Reader, Value};
 /// Largest number of overridden flags.
 pub(crate) const MAX_FLAGS: usize = 16;
 
-/// What the overrides must be.
+/// Grammar of the overrides, for messages.
 pub(crate) const GRAMMAR: &str = "JSON of at most 16 flags, such as {\"banner\": {\"enabled\": true, \"value\": \"Sale\"}}; a value is a string, an integer, true, false or null";
 
 /// Reads an object such as `{"banner": {"enabled": true, "value": "Sale"}}`. Returns `None` if it is another JSON, or

@@ -133,6 +133,9 @@ fn invalid_request_gets_the_error_of_the_protocol() {
         assert!(body(&answer)["errorDetails"].is_string(), "{sent}");
         assert!(body(&answer).get("key").is_none(), "{sent}");
     }
+    let answer = post(server.data, FLAGS, &[], "[]");
+    let remedy = r#"the body is not an object: send {"context":{"targetingKey":"..."}}"#;
+    assert_eq!(body(&answer)["errorDetails"], remedy);
 }
 
 #[test]

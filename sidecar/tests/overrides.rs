@@ -283,3 +283,12 @@ fn header_without_a_key_option_is_ignored() {
         assert_eq!((answer.status, &answer.body, answer.header("x-remora-overrides")), (200, &plain.body, None));
     }
 }
+
+/// The answer to reported uses has no flag, so a header that is not valid does not lose them.
+#[test]
+fn reported_uses_are_counted_whatever_the_header_is() {
+    let (_directory, _keys, sidecar) = accepting(None);
+    let refused = [CLIENT[0], (HEADER, "no header")];
+    assert_eq!(get(sidecar.data, "/api/v1/flags/", &refused).status, 403);
+    assert_eq!(post(sidecar.data, "/api/v1/analytics/flags/", &refused, r#"{"banner": 3}"#).status, 200);
+}

@@ -1,18 +1,24 @@
 //! Requests that are HTTP: routes, queries, headers and bodies.
 //!
 //! The input is a request without its framing: the method and the target, lines of headers, an empty line, and the body. A
-//! key and the body's length are added.
+//! key and the body's length are added, and the signature of a header [`UNSIGNED`].
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime};
 
+use hmac_sha256::HMAC;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::environment::{CLIENT_KEY, SERVER_KEY};
-use crate::server::{Answer, ORIGIN, Port, Then, exchange};
+use crate::server::{Answer, ENVIRONMENT, ORIGIN, OVERRIDE_KEY, Port, Then, exchange};
 
 /// Headers of which each request has its own.
 const FRAMING: [&str; 6] = ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade"];
+
+/// Header of an input with overrides of flags as JSON. The target signs it, which no random change of bytes would.
+const UNSIGNED: &str = "x-unsigned-override";
 
 /// What a request may be answered with.
 const STATUSES: [u16; 16] = [200, 204, 304, 400, 401, 403, 404, 405, 408, 413, 414, 415, 421, 422, 431, 503];
@@ -51,6 +57,10 @@ fn ask(first: &str, headers: &str, body: &[u8]) -> Answer {
             continue;
         }
         has_key |= name.eq_ignore_ascii_case("x-environment-key") || name.eq_ignore_ascii_case("x-api-key");
+        if name.eq_ignore_ascii_case(UNSIGNED) {
+            request += &format!("x-remora-override: {}\r\n", signed(value));
+            continue;
+        }
         request += &format!("{name}: {value}\r\n");
     }
     if !has_key {
@@ -69,6 +79,17 @@ fn ask(first: &str, headers: &str, body: &[u8]) -> Answer {
         serde_json::from_slice::<&RawValue>(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"));
     }
     answer
+}
+
+/// Value of a header that overrides flags, valid for one hour.
+fn signed(json: &str) -> String {
+    let expiry = SystemTime::now() + Duration::from_secs(3600);
+    let expiry = expiry.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let mut value = format!("{expiry} ");
+    for byte in HMAC::mac(format!("{ENVIRONMENT} {expiry} {json}"), OVERRIDE_KEY) {
+        write!(value, "{byte:02x}").unwrap();
+    }
+    value + " " + json
 }
 
 /// A byte of a target as clients send it.

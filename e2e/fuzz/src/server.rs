@@ -20,6 +20,10 @@ use crate::environment;
 
 /// How long the sidecar may take to answer and to hang up on a client that has nothing more to say. Only a hang meets it.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Name of the served environment.
+pub(crate) const ENVIRONMENT: &str = "fuzz";
+/// Key that signs overrides of flags.
+pub(crate) const OVERRIDE_KEY: &[u8] = b"a key for signed overrides of flags";
 /// The origin whose pages may read answers.
 pub(crate) const ORIGIN: &str = "http://localhost:3000";
 
@@ -73,13 +77,16 @@ impl Sidecar {
     fn start() -> Sidecar {
         let directory = Directory::new();
         let snapshots = directory.0.join("snapshots");
-        directory::write(&snapshots, "fuzz", &environment::compiled(usize::MAX)).unwrap();
+        directory::write(&snapshots, ENVIRONMENT, &environment::compiled(usize::MAX)).unwrap();
         set_level(Level::Error);
         let mut options = Options::new(snapshots);
         options.listen.set_port(0);
         options.admin.set_port(0);
         options.listen_unix = Some(directory.0.join("socket"));
         options.cors_origins = vec![ORIGIN.to_owned()];
+        let key = directory.0.join("key");
+        std::fs::write(&key, OVERRIDE_KEY).unwrap();
+        options.override_key = Some(key);
         let runtime: &'static Runtime =
             Box::leak(Box::new(Builder::new_current_thread().enable_all().build().unwrap()));
         let server = runtime.block_on(Server::start(&options)).unwrap();

@@ -151,7 +151,10 @@ impl EvaluationContext {
         let value = match value {
             TraitValue::Null => derivations.constant(slot),
             TraitValue::Bool(bool) => bool.into(),
-            TraitValue::Integer(token) => Integer::parse(token).map_or(Value::Null, |integer| self.integer(integer)),
+            TraitValue::Integer(token) => match Integer::parse(token) {
+                Some(integer) => self.integer(integer),
+                None => derivations.constant(slot),
+            },
             TraitValue::Float(float) => float.into(),
             TraitValue::String(text) => self.coerced(text),
         };
@@ -327,7 +330,7 @@ impl EvaluationContext {
 }
 
 /// The derivations of a snapshot's slots, as far as they depend on no request. Computed once, when the snapshot is read.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Derivations {
     /// Slots that have a constant without a trait of their name, in ascending order, and the constants.
     constants: Vec<(u32, Value)>,

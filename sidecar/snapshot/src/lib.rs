@@ -560,11 +560,12 @@
 //! After [`Snapshot::read`], every span of the core that is used as text lies in the blob at character boundaries, every
 //! row and range of rows that another row names exists, every jump goes forward, and every automaton and every program
 //! stays within its bytes. Three things are not checked: that *accept sets* has a row for each state of an automaton, that
-//! rows which are to be sorted are sorted, and that metadata behind a context is as long as its digits say. Where they are
-//! wrong, a reader finds no row or no metadata. Validation is linear in the file's bytes: where reading a range takes time,
-//! no two ranges overlap. Validation guarantees nothing about the meaning of the values; the checksum detects damage, not malice.
-//! Therefore each evaluation has a budget ([`MAX_STEPS`]), and an answer has a maximum length ([`MAX_ANSWER`]). The steps
-//! are this reader's own: another reader may count in another way, and decides the same as long as its budget lasts.
+//! rows which are to be sorted are sorted (except *derived*), and that metadata behind a context is as long as its digits
+//! say. Where they are wrong, a reader finds no row or no metadata. Validation is linear in the file's bytes: where reading
+//! a range takes time, no two ranges overlap. Validation guarantees nothing about the meaning of the values; the checksum
+//! detects damage, not malice. Therefore each evaluation has a budget ([`MAX_STEPS`]), and an answer has a maximum length
+//! ([`MAX_ANSWER`]). The steps are this reader's own: another reader may count in another way, and decides the same as long
+//! as its budget lasts.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

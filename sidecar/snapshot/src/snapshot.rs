@@ -5,6 +5,8 @@ pub(crate) mod digests;
 pub(crate) mod explain;
 pub(crate) mod request_state;
 
+use std::sync::Arc;
+
 use crate::ReadError;
 use crate::RequestState;
 use crate::Role;
@@ -49,7 +51,7 @@ pub struct Overrun<'a> {
 pub struct Snapshot<B> {
     core: B,
     section_table: SectionTable,
-    derivations: Derivations,
+    derivations: Arc<Derivations>,
     shards: Shards<B>,
     fingerprint: Fingerprint,
     revision: Revision,
@@ -65,7 +67,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     pub fn read(core: B) -> Result<Self, ReadError> {
         let header = read_core(core.as_ref())?;
         let section_table = section_table(core.as_ref());
-        let derivations = Derivations::of(&View::of(core.as_ref(), &section_table, header.fingerprint));
+        let derivations = Arc::new(Derivations::of(&View::of(core.as_ref(), &section_table, header.fingerprint)));
         Ok(Self {
             section_table,
             derivations,

@@ -68,16 +68,16 @@ pub(crate) fn context_hash(identifier: &str, trait_hashes: &mut [TraitHash]) -> 
 pub(crate) struct Tag([u8; 31]);
 
 impl Tag {
-    /// Creates the tag from the data that is served, the role and the hash of the context. `state` is a hash of all bytes
+    /// Creates the tag from the data that is served, the role and the hash of the context. `content_hash` is that of all bytes
     /// that are served; the revision alone does not cover the overrides files.
-    pub(crate) fn of(revision: Revision, state: u64, role: Role, context: u64) -> Tag {
+    pub(crate) fn of(revision: Revision, content_hash: u64, role: Role, context: u64) -> Tag {
         let role = match role {
             Role::Client => 0u8,
             Role::Server => 1,
         };
         let mut tag = [0; 31];
         // A revision has 12 digits, so the text has as many bytes as the array.
-        let _ = write!(tag.as_mut_slice(), "\"{revision}-{:016x}\"", hash((state, role, context)));
+        let _ = write!(tag.as_mut_slice(), "\"{revision}-{:016x}\"", hash((content_hash, role, context)));
         Tag(tag)
     }
 

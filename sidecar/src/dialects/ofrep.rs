@@ -85,9 +85,7 @@ pub(crate) fn read<B: AsRef<[u8]>>(
     let mut contexts = 0;
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
-        return Err(InvalidContext::Context(
-            "the body is not an object: send {\\\"context\\\":{\\\"targetingKey\\\":\\\"...\\\"}}",
-        ));
+        return Err(InvalidContext::Context(r#"the body is not an object: send {"context":{"targetingKey":"..."}}"#));
     };
     while let Some(name) = reader.next_member(&mut members)? {
         if !name.is("context") {

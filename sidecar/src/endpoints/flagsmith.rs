@@ -37,13 +37,7 @@ pub(super) fn with_key(
     let Some(key) = header(parts, &ENVIRONMENT_KEY) else { return NO_KEY };
     match state.access(key) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
-            Some(loaded) => match signed::overridden(state, parts, environment, loaded) {
-                Ok(own) => {
-                    let loaded = own.as_deref().unwrap_or(loaded);
-                    answer(environment, loaded, role).overridden(loaded.overridden.as_ref())
-                }
-                Err(refused) => Answer::failure(StatusCode::FORBIDDEN, "forbidden", "", &refused, ""),
-            },
+            Some(loaded) => answer(environment, loaded, role),
             None => not_loaded(),
         },
         refused => match (std::str::from_utf8(key), refused) {
@@ -52,6 +46,22 @@ pub(super) fn with_key(
             (Ok(key), _) => Answer::failure(StatusCode::UNAUTHORIZED, "unauthorized", "unknown key '", key, "'"),
         },
     }
+}
+
+/// Answers with flags, which the request's signed header may override.
+#[inline]
+pub(super) fn with_flags(
+    state: &State,
+    parts: &Parts,
+    answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer,
+) -> Answer {
+    with_key(state, parts, |environment, loaded, role| match signed::overridden(state, parts, environment, loaded) {
+        Ok(own) => {
+            let loaded = own.as_deref().unwrap_or(loaded);
+            answer(environment, loaded, role).overridden(loaded.overridden.as_ref())
+        }
+        Err(refused) => Answer::failure(StatusCode::FORBIDDEN, "forbidden", "", &refused, ""),
+    })
 }
 
 /// Answers SDKs that evaluate locally, as Flagsmith's API does: only a server key gives access, because the document

@@ -22,7 +22,7 @@ use crate::routes::parameter;
 
 /// Answers by OFREP's rules for keys: with one environment, a request needs no key. A key that is sent must be valid,
 /// because the flags of another environment would be wrong.
-pub(super) fn with_key(
+fn with_key(
     state: &State,
     parts: &Parts,
     flag: Option<&str>,
@@ -31,13 +31,7 @@ pub(super) fn with_key(
     let key = key(parts, &API_KEY).or_else(|| key(parts, &ENVIRONMENT_KEY));
     match key.map_or_else(|| state.access_without_key(), |key| state.access(key)) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
-            Some(loaded) => match signed::overridden(state, parts, environment, loaded) {
-                Ok(own) => {
-                    let loaded = own.as_deref().unwrap_or(loaded);
-                    answer(environment, loaded, role).overridden(loaded.overridden.as_ref())
-                }
-                Err(refused) => failure(StatusCode::FORBIDDEN, flag, None, &refused),
-            },
+            Some(loaded) => answer(environment, loaded, role),
             None => not_loaded(flag),
         },
         Access::NotLoaded => not_loaded(flag),
@@ -51,6 +45,25 @@ pub(super) fn with_key(
             failure(StatusCode::UNAUTHORIZED, flag, None, problem)
         }
     }
+}
+
+/// Answers with flags, which the request's signed header may override. `flag` is the key of the flag that is asked for.
+#[inline]
+pub(super) fn with_flags(
+    state: &State,
+    parts: &Parts,
+    flag: Option<&str>,
+    answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer,
+) -> Answer {
+    with_key(state, parts, flag, |environment, loaded, role| {
+        match signed::overridden(state, parts, environment, loaded) {
+            Ok(own) => {
+                let loaded = own.as_deref().unwrap_or(loaded);
+                answer(environment, loaded, role).overridden(loaded.overridden.as_ref())
+            }
+            Err(refused) => failure(StatusCode::FORBIDDEN, flag, None, &refused),
+        }
+    })
 }
 
 /// Answers OFREP's event stream. Browsers cannot send a key with it, so the environment's name is enough: events

@@ -15,17 +15,17 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
     let read = parts.method == Method::GET || parts.method == Method::HEAD;
     let post = parts.method == Method::POST;
     match route {
-        Route::Flags if read => flagsmith::with_key(state, parts, |environment, loaded, role| {
+        Route::Flags if read => flagsmith::with_flags(state, parts, |environment, loaded, role| {
             environment.evaluations.count(EvaluationKind::Flags);
             flagsmith::flags(environment, loaded, role, parts)
         }),
         Route::Identities | Route::Assignment if read => {
-            flagsmith::with_key(state, parts, |environment, loaded, role| {
+            flagsmith::with_flags(state, parts, |environment, loaded, role| {
                 flagsmith::identity_in_query(environment, loaded, role, route, parts.uri.query())
             })
         }
         Route::Identities | Route::Assignment if post => {
-            flagsmith::with_key(state, parts, |environment, loaded, role| {
+            flagsmith::with_flags(state, parts, |environment, loaded, role| {
                 flagsmith::identity_in_body(environment, loaded, role, route, body)
             })
         }
@@ -36,11 +36,11 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
         Route::OfrepFlag(key) if post => {
             let mut decoded = String::new();
             let key = decode(key, false, &mut decoded);
-            ofrep::with_key(state, parts, Some(key), |environment, loaded, role| {
+            ofrep::with_flags(state, parts, Some(key), |environment, loaded, role| {
                 ofrep::flag(environment, loaded, role, key, body)
             })
         }
-        Route::OfrepFlags if post => ofrep::with_key(state, parts, None, |environment, loaded, role| {
+        Route::OfrepFlags if post => ofrep::with_flags(state, parts, None, |environment, loaded, role| {
             ofrep::flags(environment, loaded, role, parts, body)
         }),
         Route::Realtime(key) if parts.method == Method::GET => {

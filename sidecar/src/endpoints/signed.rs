@@ -35,7 +35,10 @@ pub(super) fn overridden(
 /// Reads the header with the key that the file has now. Kubelet replaces the file when the Secret changes.
 #[cold]
 fn read(header: &[u8], key: &Path, environment: &Environment) -> Result<Vec<remora_snapshot::FlagOverride>, Refused> {
-    let key = read_key(key).map_err(|_| Refused::NoKey)?;
+    let key = read_key(key).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Refused::NoKey,
+        other => Refused::UnreadableKey(other),
+    })?;
     signed::read(header, &key, &environment.name, SystemTime::now())
 }
 

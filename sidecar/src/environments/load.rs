@@ -37,8 +37,8 @@ pub(super) fn load(
     let Some(read) = core::core(volume, previous.is_some())? else { return Ok(None) };
     let Core { mut snapshot, bytes: core, incomplete: other_core } = read;
     let mut sizes = [core.as_ref().len(), 0, 0];
-    let mut state = DefaultHasher::new();
-    head(&core).hash(&mut state);
+    let mut hasher = DefaultHasher::new();
+    head(&core).hash(&mut hasher);
 
     // A file that is missing while the core stays was lost, or is a leftover, which is dropped below.
     let same_core = previous.is_some_and(|loaded| loaded.snapshot.revision() == snapshot.revision());
@@ -63,7 +63,7 @@ pub(super) fn load(
     for (slot, region) in overrides.iter().enumerate() {
         if let Some(region) = region {
             sizes[1] += region.as_ref().len();
-            (slot, head(region)).hash(&mut state);
+            (slot, head(region)).hash(&mut hasher);
         }
     }
     let incomplete = snapshot.overrides_files().filter(|_| !snapshot.is_whole());
@@ -94,13 +94,13 @@ pub(super) fn load(
     });
     if let Some(document) = &document {
         sizes[2] = document.files().iter().map(|file| file.as_ref().len()).sum();
-        document.name().hash(&mut state);
+        document.name().hash(&mut hasher);
     }
     let complete = other_core.is_none()
         && incomplete.is_none_or(|files| names_fewer(&overrides, files))
         && document.is_some() == snapshot.serves_document();
     let in_place = volume.maps_in_place();
-    let content_hash = state.finish();
+    let content_hash = hasher.finish();
     let ofrep_end = ofrep::end(snapshot.revision(), &routes::encode(environment));
     let loaded = Loaded {
         snapshot,

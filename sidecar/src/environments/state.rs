@@ -59,10 +59,10 @@ impl Loaded {
 
     fn override_flags(&mut self, overrides: &[FlagOverride]) {
         self.snapshot.override_flags(overrides);
-        // Entity tags follow from the state, and clients may keep answers of an earlier process of the pod.
-        let mut state = DefaultHasher::new();
-        (self.content_hash, overrides).hash(&mut state);
-        self.content_hash = state.finish();
+        // Entity tags follow from this hash, and clients may keep answers of an earlier process of the pod.
+        let mut hasher = DefaultHasher::new();
+        (self.content_hash, overrides).hash(&mut hasher);
+        self.content_hash = hasher.finish();
         let mut list = String::new();
         for flag in self.snapshot.overridden_flags() {
             let name = routes::encode(flag);
@@ -123,7 +123,8 @@ impl Environment {
         }
     }
 
-    /// Returns what is served with the overrides of one request. They replace the pod's of the same flags.
+    /// Returns what is served with the overrides of one request. An override of the request replaces the pod's override of
+    /// the same flag.
     pub(crate) fn with_overrides(&self, loaded: &Loaded, mut overrides: Vec<FlagOverride>) -> Loaded {
         let is_replaced = |own: &&FlagOverride| overrides.iter().any(|replacing| replacing.flag == own.flag);
         let kept: Vec<_> = self.overrides.iter().filter(|own| !is_replaced(own)).cloned().collect();

@@ -66,8 +66,8 @@ impl Dialect {
                 "event: environment_updated\nid: {id}\ndata: {{\"updated_at\": {seconds}.{:06}}}\n\n",
                 change.at.subsec_micros()
             ),
-            // The tag of everything that is served, not of one answer, whose tag depends on its context. It also changes if
-            // overrides files arrive after their core.
+            // The event has a tag of everything that is served: the tag of an answer depends on the context of its request.
+            // This tag also changes if overrides files arrive after their core.
             Dialect::Ofrep => format!(
                 "id: {id}\ndata: {{\"type\":\"refetchEvaluation\",\"etag\":\"\\\"{}-{id}\\\"\",\"lastModified\":{seconds}}}\n\n",
                 change.revision
@@ -77,7 +77,7 @@ impl Dialect {
     }
 }
 
-/// As many clients listen as may listen at once.
+/// Refusal of a client: [`MAX_STREAMS`] clients listen already.
 #[derive(Debug)]
 pub(crate) struct Full;
 
@@ -109,7 +109,7 @@ impl Streams {
     /// Opens the stream of a client. `last` is the identifier of the last event that it received.
     ///
     /// # Errors
-    /// As many clients listen as may listen at once.
+    /// [`MAX_STREAMS`] clients listen already.
     pub(crate) fn listen(
         &self,
         changes: &watch::Sender<Change>,

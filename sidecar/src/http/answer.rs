@@ -102,7 +102,7 @@ impl Answer {
         self
     }
 
-    /// Names the flags that this process overrides, if there are any.
+    /// Adds the header that names the overridden flags, if there are any.
     pub(crate) fn overridden(self, flags: Option<&HeaderValue>) -> Answer {
         const HEADER: HeaderName = HeaderName::from_static("x-remora-overrides");
         match flags {

@@ -4,6 +4,7 @@
 //! `ENVIRONMENT EXPIRY JSON` in 64 hexadecimal digits, and the flags in the grammar of [`super::read`]. So a shell can
 //! make one: `printf '%s %s %s' ENVIRONMENT EXPIRY JSON | openssl dgst -sha256 -hmac KEY`.
 
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use hmac_sha256::HMAC;
@@ -29,6 +30,9 @@ pub(crate) enum Refused {
         "this sidecar has no key of 32 to 256 bytes: create the Secret that the pod's annotation remora.dev/override-key names, with the key under its name `key`"
     )]
     NoKey,
+    /// The key exists and cannot be read.
+    #[error("this sidecar cannot read its key ({0}): try again, and look at the pod's node if this lasts")]
+    UnreadableKey(io::ErrorKind),
     /// The header is larger than [`MAX_BYTES`].
     #[error("it has more than 4096 bytes: override fewer flags, or set shorter values")]
     TooLong,

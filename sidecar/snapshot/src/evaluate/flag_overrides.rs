@@ -1,4 +1,4 @@
-//! Flag overrides: states and values that the pod or a request sets for some flags, whoever asks. For people who test.
+//! Flag overrides, for people who test: states and values that a pod sets for all of its requests, or a request for itself.
 
 use crate::budget::StepBudget;
 use crate::format::view::View;

@@ -13,6 +13,7 @@
 //! | area | what it does |
 //! |---|---|
 //! | [`memory`] | divides memory among namespaces |
+//! | `places` | divides places for requests among namespaces |
 //! | [`api`] | defines the CustomResourceDefinition and all names that the parts of Remora share in the cluster |
 //! | `tasks` | runs tasks beside the reconciliations, at most one of a kind for each environment |
 //! | [`compile`] | prunes, compiles and guards a document: pure, without a client |
@@ -42,6 +43,7 @@ pub mod controller;
 pub mod injection;
 pub mod listener;
 pub mod memory;
+mod places;
 pub mod publish;
 pub mod rollout;
 pub mod run;

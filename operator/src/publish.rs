@@ -42,6 +42,7 @@ pub use self::{
     error::Error,
     metadata::ConfigMapMetadata,
     owner::{Destination, Owner},
+    read::SnapshotReads,
     record::{ArchivedRevision, Record},
     record_bounds::Beyond,
     snapshot::{File, Snapshot},
@@ -85,6 +86,7 @@ pub struct Publisher {
     client: Client,
     objects: Objects,
     secrets: SecretCache,
+    reads: SnapshotReads,
     grace: Duration,
 }
 
@@ -115,7 +117,13 @@ pub struct Published {
 impl Publisher {
     /// Creates a publisher that finds existing objects in `objects` and deletes unneeded ones after `grace`.
     pub fn new(client: Client, objects: Objects, grace: Duration) -> Self {
-        Self { client, objects, secrets: SecretCache::default(), grace }
+        Self { client, objects, secrets: SecretCache::default(), reads: SnapshotReads::default(), grace }
+    }
+
+    /// Reads snapshots in the place that other publishers use, too.
+    #[must_use]
+    pub fn sharing(self, reads: &SnapshotReads) -> Self {
+        Self { reads: reads.clone(), ..self }
     }
 
     /// Waits until the metadata watch has listed all objects. Never returns if the watch has ended.

@@ -15,7 +15,6 @@ mod injected_pod;
 pub mod nudge;
 pub mod observe;
 mod pace;
-mod places;
 mod pod_lister;
 mod pods;
 pub mod sidecar;

@@ -99,9 +99,12 @@ fn steps_of_reconciliation_import_no_whole_state() {
 }
 
 #[test]
-fn operator_tasks_import_no_area() {
-    let areas = Imports::of(&files(OPERATOR)).areas_of("tasks");
-    assert!(areas.is_empty(), "tasks imports {areas:?}");
+fn modules_that_all_areas_use_import_no_area() {
+    let imports = Imports::of(&files(OPERATOR));
+    for module in ["memory", "places", "tasks"] {
+        let areas = imports.areas_of(module);
+        assert!(areas.is_empty(), "{module} imports {areas:?}");
+    }
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn deployments_get_arguments_of_their_part_only() {
             "--no-webhook",
             "--lease=remora-controller",
             "--max-document-bytes=67108864",
-            "--max-snapshot-bytes=100663296",
+            "--max-snapshot-bytes=134217728",
             "--allowed-origin=https://edge.api.flagsmith.com",
             "--allowed-origin=https://realtime.flagsmith.com",
             "--self-check",

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::failure::{Failure, Right, TIMEOUT};
 use crate::{api::FeatureEnvironment, watched::pages::Pages};
 
-/// Number of objects in one page of a list.
+/// Largest number of objects in one page of a list. [`Pages`] requests fewer.
 const PAGE: u32 = 500;
 /// Part of the API server's answer if it does not know a resource.
 const NO_RESOURCE: &str = "could not find the requested resource";

@@ -149,7 +149,7 @@ impl Context {
             fetcher,
             compiler,
             memory,
-            publisher: Publisher::new(client.clone(), objects, grace),
+            publisher: Publisher::new(client.clone(), objects, grace).sharing(&shared.reads),
             nudger,
             reports: Reports::new(client, instance),
             metrics,

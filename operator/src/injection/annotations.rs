@@ -78,8 +78,8 @@ pub(super) const KNOWN: [&str; 13] = [
     annotation::INJECTED,
 ];
 
-/// Length in bytes that no valid value of these annotations has. Longer ones are cut where many objects are read, which
-/// leaves them invalid.
+/// Largest length in bytes of a value of these annotations where many objects are read. A longer value is cut there, which
+/// makes it invalid.
 pub(super) const VALUE_MAX: usize = 8 << 10;
 
 /// Names of the variables that the application's containers get.

@@ -58,6 +58,7 @@ impl Publisher {
         destination: &Destination,
         past: &ArchivedRevision,
     ) -> Result<Option<Snapshot>, Error> {
+        let _place = self.reads.place(&destination.owner).await;
         let objects = destination.current();
         let mut files = Vec::new();
         for (file, digest) in &past.files {

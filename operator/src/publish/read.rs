@@ -9,10 +9,35 @@ use remora_snapshot::{
 };
 
 use super::{
-    Destination, Error, File, Publisher, Record, Snapshot, core, object,
+    Destination, Error, File, Owner, Publisher, Record, Snapshot, core, object,
     owner::{self, Collection},
+    record_bounds::is_revision,
 };
-use crate::api::names::{FORMAT, Format, annotation};
+use crate::{
+    api::names::{FORMAT, Format, annotation},
+    places::{FairPlaces, Place},
+};
+
+/// Number of snapshots that are read from the cluster at a time. A snapshot is in memory as a whole before its size is
+/// known and its memory can be reserved.
+const READS: usize = 1;
+
+/// Place for reading a snapshot from the cluster, which several publishers may share. Namespaces take turns.
+#[derive(Clone, Debug)]
+pub struct SnapshotReads(FairPlaces);
+
+impl Default for SnapshotReads {
+    fn default() -> Self {
+        Self(FairPlaces::new(READS))
+    }
+}
+
+impl SnapshotReads {
+    /// Waits for the place.
+    pub(super) async fn place(&self, owner: &Owner) -> Place {
+        self.0.place(&owner.namespace).await
+    }
+}
 
 impl Publisher {
     /// Returns the revision that is published in the current format, according to its core: the core of the published
@@ -63,10 +88,12 @@ impl Publisher {
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
     pub async fn read_published(&self, destination: &Destination) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
+        let _place = self.reads.place(&destination.owner).await;
         let Some((objects, core)) = self.published(destination) else {
             return Ok(None);
         };
-        let Some(revision) = owner::annotation(&core, annotation::REVISION).map(str::to_owned) else {
+        let revision = owner::annotation(&core, annotation::REVISION).filter(|revision| is_revision(revision));
+        let Some(revision) = revision.map(str::to_owned) else {
             return Ok(None);
         };
         let record = self.record(destination);

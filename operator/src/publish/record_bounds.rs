@@ -9,6 +9,8 @@ use super::record::{ArchivedRevision, Record};
 pub(super) const RECORD_BYTES: usize = 192 << 10;
 /// Largest number of revisions in each list: the schema allows 20 in the history, and two more are in use.
 const REVISIONS: usize = 64;
+/// Largest length of a revision, also in earlier formats.
+const REVISION: usize = 64;
 /// Length of a digest.
 const DIGEST: usize = 64;
 
@@ -47,14 +49,14 @@ impl Record {
         beyond
     }
 
-    /// True if the operator may have written this record: no list is longer than [`Record::bound`] leaves it, and all files
-    /// are ones that a snapshot has.
+    /// True if the operator may have written this record: no list is longer than [`Record::bound`] leaves it, all revisions
+    /// have the form of one, and all files are ones that a snapshot has.
     pub(super) fn is_bounded(&self) -> bool {
         let lists = [&self.history, &self.dropped, &self.archived_in_other_kind];
         let mut pasts = lists.into_iter().flatten();
         lists.iter().all(|list| list.len() <= REVISIONS)
             && are_files(&self.files)
-            && pasts.all(|past| are_files(&past.files))
+            && pasts.all(|past| is_revision(&past.revision) && are_files(&past.files))
     }
 }
 
@@ -75,6 +77,11 @@ fn oldest(list: &[ArchivedRevision], needed: &[&str]) -> Option<usize> {
 
 fn are_files<'a>(digests: impl IntoIterator<Item = (&'a String, &'a String)>) -> bool {
     digests.into_iter().all(|(file, digest)| is_file(file) && digest.len() == DIGEST)
+}
+
+/// True if the text has the form of a revision, which is part of names of objects.
+pub(super) fn is_revision(text: &str) -> bool {
+    (1..=REVISION).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn is_file(name: &str) -> bool {
@@ -150,6 +157,10 @@ mod tests {
         assert!(!kinds.is_bounded());
         kinds.bound(&[]);
         assert!(kinds.is_bounded());
+        for revision in ["", "../secrets", "a b", &"a".repeat(REVISION + 1)] {
+            let altered = ArchivedRevision { revision: revision.to_owned(), ..past(1) };
+            assert!(!record(vec![altered], Vec::new()).is_bounded(), "{revision}");
+        }
         for (file, digest) in [("x", "a".repeat(DIGEST)), ("core", "a".to_owned())] {
             let mut altered = record(vec![past(1)], Vec::new());
             altered.history[0].files.insert(file.to_owned(), digest);

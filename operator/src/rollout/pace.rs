@@ -5,7 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-use super::places::{FairPlaces, Place};
+use crate::places::{FairPlaces, Place};
 
 /// Places for requests of one kind, which namespaces share evenly.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 use kube::Client;
 
 use super::{
-    places::FairPlaces,
     pods::{self, Injected, Mounted},
     volumes::Volumes,
 };
@@ -13,6 +12,7 @@ use crate::{
         names::{EnvironmentName, FORMAT},
     },
     injection::pods::Error,
+    places::FairPlaces,
 };
 
 /// Number of lists of pods at one time. A page of such a list is in memory as a whole.

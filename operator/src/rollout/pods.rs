@@ -1,6 +1,6 @@
 //! The injected pods of an environment, and what their objects say about their sidecar and volume.
 //!
-//! One watch tells the pods of all environments, so that a change of an environment lists none. Only a decision that a
+//! One watch reports the pods of all environments, so that a change of an environment lists none. Only a decision that a
 //! pod created a moment ago could turn lists them: see [`list`].
 
 use std::{net::SocketAddr, sync::Arc};

@@ -8,7 +8,7 @@ use serde::{
     de::{self, MapAccess, Visitor},
 };
 
-use crate::rollout::places::FairPlaces;
+use crate::places::FairPlaces;
 
 /// Number of sidecars that are asked at a time, over all environments.
 const CONCURRENT_REQUESTS: usize = 64;

@@ -13,13 +13,7 @@ mod rounds;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{collections::HashMap, sync::Arc};
 
 use jiff::civil::Date;
 use parking_lot::Mutex;
@@ -86,13 +80,20 @@ struct Deps {
 /// Flags that were used, with the day in UTC on which their uses were read last. The ledger bounds the names.
 type Used = HashMap<Arc<str>, Date>;
 
+/// Number of running pods that were not read since the day before began.
+#[derive(Clone, Copy, Debug)]
+struct Unread {
+    /// Day of the count.
+    day: Date,
+    pods: usize,
+}
+
 /// State of the collection of one environment, shared with its task.
 #[derive(Clone)]
 struct Collection {
     state_text: Arc<Mutex<String>>,
     used: Arc<Mutex<Used>>,
-    /// Number of running pods that were not read since the day before began.
-    unread: Arc<AtomicUsize>,
+    unread: Arc<Mutex<Unread>>,
     key: KnownKey,
 }
 
@@ -131,7 +132,8 @@ impl Collector {
         };
         let collection = self.collections.ensure(namespace, name, target, |target| {
             let state_text = Arc::new(Mutex::new(rounds::COLLECTING.to_owned()));
-            let (used, unread, key) = (Arc::default(), Arc::default(), KnownKey::default());
+            let unread = Arc::new(Mutex::new(Unread { day: today(), pods: 0 }));
+            let (used, key) = (Arc::default(), KnownKey::default());
             let collection = Collection { state_text, used, unread, key };
             let collecting = collect(
                 target.clone(),
@@ -155,9 +157,11 @@ impl Collector {
         used.unwrap_or_default().into_iter().collect()
     }
 
-    /// Returns the number of running pods whose uses on the day before are not known, in part.
-    pub fn unread(&self, namespace: &str, name: &str) -> usize {
-        self.collections.get(namespace, name).map_or(0, |collection| collection.unread.load(Ordering::Relaxed))
+    /// Returns the number of running pods whose uses on the day before `today` are not known, in part. `None` until the
+    /// first round of this day.
+    pub fn unread(&self, namespace: &str, name: &str, today: Date) -> Option<usize> {
+        let unread = *self.collections.get(namespace, name)?.unread.lock();
+        (unread.day == today).then_some(unread.pods)
     }
 
     /// Ends the collections of environments for which `is_there` (namespace, name, UID) is false.

@@ -1,8 +1,10 @@
 //! The memory for snapshots: a namespace cannot take it from others.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use super::{Cluster, Operator, document, fenv, flags, is, reported};
+use super::{Cluster, Operator, document, fenv, flags, is, pass, reported};
 
 fn named(namespace: &str, name: &str) -> Value {
     let mut object = fenv(1, &json!({}));
@@ -62,4 +64,42 @@ async fn change_of_environment_that_has_no_room_for_two_snapshots_is_published()
     let status = cluster.last_status();
     is(&status, "Ready", ("True", "Published"));
     assert_ne!(status["revision"], before);
+}
+
+#[tokio::test]
+async fn pinned_revision_is_published_without_room_for_two_snapshots() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&large()));
+    let mut roomy = Operator::start(&cluster);
+    roomy.turn(fenv(1, &json!({}))).await;
+    let first = cluster.last_status()["revision"].clone();
+    let mut changed = large();
+    changed["feature_states"][0]["enabled"] = json!(false);
+    cluster.put(&flags(&changed));
+    roomy.turn(reported(&cluster, 2)).await;
+    let second = cluster.last_status()["revision"].clone();
+    assert_ne!(first, second);
+
+    let mut operator = with_room_for(&cluster, 2).await;
+    cluster.put(&flags(&changed));
+    let pinned = |generation: i64, revision: &Value| {
+        let mut object = fenv(generation, &json!({"pin": revision}));
+        object["status"] = cluster.last_status();
+        object
+    };
+    // No copy of the second revision is kept: it is published all the time.
+    for (generation, pin) in [(3, &second), (4, &first)] {
+        operator.turn(pinned(generation, pin)).await;
+        for value in ["y", "z"] {
+            let mut next = changed.clone();
+            next["feature_states"][0]["feature_state_value"] = json!(value.repeat(100_000));
+            cluster.put(&flags(&next));
+            pass(Duration::from_secs(61)).await;
+            operator.turn(pinned(generation, pin)).await;
+            let status = cluster.last_status();
+            assert_eq!(&status["revision"], pin);
+            is(&status, "Accepted", ("True", "Accepted"));
+            is(&status, "Published", ("True", "Pinned"));
+        }
+    }
 }

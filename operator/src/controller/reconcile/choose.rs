@@ -44,10 +44,12 @@ pub(super) fn choose(
     if pin.is_empty() {
         return Choice { snapshot: newest.or(last_good).cloned(), pin: Pin::None };
     }
+    let kept = || Pin::Kept { newest: newest.map(|newest| newest.revision.clone()).filter(|newest| newest != pin) };
     match in_memory(pin, candidate, desired).or(restored.map(Arc::new)) {
-        Some(pinned) => {
-            let newest = newest.map(|newest| newest.revision.clone()).filter(|newest| newest != pin);
-            Choice { snapshot: Some(pinned), pin: Pin::Kept { newest } }
+        Some(pinned) => Choice { snapshot: Some(pinned), pin: kept() },
+        // Its objects stay as they are.
+        None if desired.lacks_memory.is_some() && observed.revision.as_deref() == Some(pin) => {
+            Choice { snapshot: None, pin: kept() }
         }
         // A pin exists to keep the newest revision out, so no other revision is published in place of an unknown one.
         None => Choice { snapshot: last_good.cloned(), pin: Pin::Unknown(unknown(pin, desired, observed)) },

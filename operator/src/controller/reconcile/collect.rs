@@ -57,8 +57,13 @@ pub(super) async fn idle_flags(
     for (flag, day) in collector.used(&environment.namespace, &environment.name) {
         last.used(&flag, day);
     }
-    if collector.unread(&environment.namespace, &environment.name) > 0 {
-        last.skip_yesterday(today);
+    match collector.unread(&environment.namespace, &environment.name, today) {
+        // No round of this day has shown which pods were not read yesterday.
+        None => written.cloned(),
+        Some(0) => Some(last.list(today)),
+        Some(_) => {
+            last.skip_yesterday(today);
+            Some(last.list(today))
+        }
     }
-    Some(last.list(today))
 }

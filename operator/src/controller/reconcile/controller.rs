@@ -92,7 +92,8 @@ async fn run_in(deps: Deps, shared: &Shared, namespace: Option<&str>, mut shutdo
         .filter(|(_, name)| std::future::ready(!name.is_empty()))
         .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
     let (known, writer) = reflector::store();
-    let environments = environments(in_scope::<EnvironmentObject>(&shared.pages.bound(&client), namespace));
+    let environments = environments(in_scope::<EnvironmentObject>(&shared.pages.bound(&client), namespace))
+        .inspect_err(|error| tracing::warn!(%error, "cannot watch the FeatureEnvironments: trying again"));
     let controller = Controller::for_stream(environments.reflect(writer).applied_objects(), known.clone());
     let (pods, pods_feed) = rollout::running_pods();
     let following = rollout::follow(in_scope::<InjectedPod>(&shared.pages.bound(&client), namespace), pods_feed);

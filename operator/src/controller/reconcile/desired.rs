@@ -18,6 +18,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Desired {
     pub(super) snapshot: Option<DesiredSnapshot>,
+    /// Time of the next attempt to read the published snapshot back, if it was read and had no room in memory.
+    pub(super) lacks_memory: Option<Instant>,
     pub(super) cache: WriteCache,
     /// Kind of the published objects.
     kind: Option<ObjectKind>,

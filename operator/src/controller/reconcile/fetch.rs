@@ -112,8 +112,8 @@ impl SourceState {
         by_trigger || is_lost || self.next_fetch.is_none_or(|next| now >= next)
     }
 
-    /// Returns the hints for the next fetch. `has_snapshot` is true if the last document's snapshot is in memory; `rest`
-    /// is the shortest time between two full reads.
+    /// Returns the hints for the next fetch. `has_snapshot` is true if the last document's snapshot is in memory or not
+    /// needed; `rest` is the shortest time between two full reads.
     fn hints(&self, has_snapshot: bool, rest: Duration, now: Instant) -> FetchHints {
         let is_due = |last: Option<Instant>, rest| last.is_none_or(|last| now.duration_since(last) >= rest);
         let is_unconditional =
@@ -193,7 +193,7 @@ pub(super) enum FetchStep {
 }
 
 /// Fetches the document, and updates `source` with what the fetch showed. `has_snapshot` is true if the last document's
-/// snapshot is in memory, so that the fetch may be conditional.
+/// snapshot is in memory or not needed, so that the fetch may be conditional.
 ///
 /// # Errors
 /// If the source returns no document.

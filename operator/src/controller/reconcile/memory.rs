@@ -2,34 +2,34 @@
 
 use std::sync::Arc;
 
-use super::{compile::Compiled, desired::Desired, environment::Environment, guard::Candidate};
+use super::{desired::Desired, environment::Environment, guard::Candidate};
 use crate::{
     memory::Memory,
     publish::{Error, Snapshot},
 };
 
 /// Memory in bytes for the snapshots of all environments, unless the chart's value says otherwise.
-pub const SNAPSHOTS_MAX: usize = 96 << 20;
+pub const SNAPSHOTS_MAX: usize = 128 << 20;
 
-/// Reserves the memory of a compiled snapshot. If there is none, the snapshots that it replaces are dropped first: what is
-/// published stays in the cluster, and is read back when it is needed and has room.
+/// Reserves the memory of a snapshot that was compiled, or that `spec.pin` names. If there is none, the snapshots that it
+/// replaces are dropped first: what is published stays in the cluster, and is read back when it is needed and has room.
 ///
 /// # Errors
 /// The namespace has used up its share.
 pub(super) fn keep(
     environment: &Environment<'_>,
     memory: &Arc<Memory>,
-    compiled: &mut Compiled,
+    snapshot: &mut Snapshot,
     candidate: &mut Candidate,
     desired: &mut Desired,
 ) -> Result<(), Error> {
     let namespace = &environment.namespace;
-    if compiled.snapshot.keep_in(memory, namespace).is_ok() {
+    if snapshot.keep_in(memory, namespace).is_ok() {
         return Ok(());
     }
     candidate.release();
     desired.release();
-    compiled.snapshot.keep_in(memory, namespace)
+    snapshot.keep_in(memory, namespace)
 }
 
 /// Reserves the memory of a snapshot that was read from the cluster. Returns `None`, with a line in the log, if there is

@@ -11,6 +11,7 @@ use super::{
     desired::BackOff,
     environment::Environment,
     error::Error,
+    memory::keep,
     observe::Observed,
     outcome::WorkOutcome,
     report::{contents, report_ahead},
@@ -58,13 +59,13 @@ pub(super) async fn publish(
 /// Selects the snapshot that should be published.
 ///
 /// # Errors
-/// If the pinned revision is archived, and cannot be read.
+/// If the pinned revision is archived, and cannot be read, or has no room in memory.
 async fn select(
     environment: &Environment<'_>,
     publisher: &Publisher,
     memory: &Arc<Memory>,
     observed: &Observed,
-    state: &EnvironmentState,
+    state: &mut EnvironmentState,
 ) -> Result<Choice, publish::Error> {
     let EnvironmentState { candidate, desired, .. } = state;
     let mut restored = match archived(&environment.spec.pin, candidate, desired, observed) {
@@ -72,7 +73,7 @@ async fn select(
         None => None,
     };
     if let Some(restored) = &mut restored {
-        restored.keep_in(memory, &environment.namespace)?;
+        keep(environment, memory, restored, candidate, desired)?;
     }
     Ok(choose(&environment.spec.pin, candidate, desired, observed, restored))
 }

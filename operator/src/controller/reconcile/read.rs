@@ -62,7 +62,9 @@ async fn read(
 ) -> Result<Fetch, Error> {
     let Context { fetcher, compiler, publisher, metrics, .. } = context;
     let EnvironmentState { source, candidate, desired, .. } = state;
-    let fetching = fetch(environment, fetcher, metrics, source, candidate.newest().is_some());
+    // A pinned snapshot may have taken the memory of the newest one, which is not published before an edit of the spec.
+    let is_pinned = desired.revision().is_some_and(|revision| revision == environment.spec.pin);
+    let fetching = fetch(environment, fetcher, metrics, source, candidate.newest().is_some() || is_pinned);
     let document =
         match keep::published_during(fetching, environment, publisher, &observed.destination, desired).await? {
             FetchStep::Postponed => return Ok(Fetch::NotDue),
@@ -73,7 +75,7 @@ async fn read(
     match keep::published_during(compiling, environment, publisher, &observed.destination, desired).await {
         Ok((mut compiled, version, provenance)) => {
             was_read(environment, metrics, source);
-            if let Err(error) = memory::keep(environment, &context.memory, &mut compiled, candidate, desired) {
+            if let Err(error) = memory::keep(environment, &context.memory, &mut compiled.snapshot, candidate, desired) {
                 let error = Error::from(error);
                 candidate.not_compiled(error.to_failure());
                 return Err(error);

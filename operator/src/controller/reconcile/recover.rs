@@ -1,6 +1,8 @@
 //! Recover step: reads snapshots back from the cluster that this process does not have, because it was restarted.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
 
 use super::{
     desired::{Desired, DesiredSnapshot},
@@ -10,6 +12,9 @@ use super::{
     observe::Observed,
 };
 use crate::{memory::Memory, publish::Publisher};
+
+/// Time after which a snapshot that had no room in memory is read again.
+const MEMORY_PAUSE: Duration = Duration::from_secs(60);
 
 /// Returns true if the published snapshot is needed and not in memory: it stays published while nothing newer may be
 /// published, and it is archived before another one replaces it.
@@ -35,10 +40,15 @@ pub(super) async fn recover(
     read_failed: bool,
 ) {
     if !is_needed(&environment.spec.pin, candidate, desired, observed, read_failed) {
+        desired.lacks_memory = None;
+        return;
+    }
+    if desired.lacks_memory.is_some_and(|next| Instant::now() < next) {
         return;
     }
     match publisher.read_published(&observed.destination).await {
         Ok(found) => {
+            let is_found = found.is_some();
             let kept = found.and_then(|(snapshot, record)| Some((keep_read(environment, memory, snapshot)?, record)));
             desired.snapshot = kept.map(|(snapshot, record)| DesiredSnapshot {
                 snapshot: Arc::new(snapshot),
@@ -46,6 +56,8 @@ pub(super) async fn recover(
                 is_published: true,
                 replaces: None,
             });
+            let is_refused = is_found && desired.snapshot.is_none();
+            desired.lacks_memory = is_refused.then(|| Instant::now() + MEMORY_PAUSE);
         }
         Err(error) => {
             let (namespace, environment) = (&environment.namespace, &environment.name);

@@ -1,6 +1,7 @@
 //! What the controllers of all listed namespaces share, so that bounds over all environments stay the same.
 
 use crate::{
+    publish::SnapshotReads,
     rollout::{Lists, nudge::Patches, usage::CountsMemory},
     source::realtime::StreamPlaces,
     watched::pages::Pages,
@@ -11,6 +12,8 @@ use crate::{
 pub(super) struct Shared {
     /// Pages of the lists that watches begin with.
     pub(super) pages: Pages,
+    /// Snapshots that are read back from the cluster.
+    pub(super) reads: SnapshotReads,
     /// Notifications of pods.
     pub(super) patches: Patches,
     /// Lists of pods.

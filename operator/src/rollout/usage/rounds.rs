@@ -1,14 +1,6 @@
 //! Reads the counters of one environment's sidecars in rounds, and sends what is new to the source.
 
-use std::{
-    collections::HashSet,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
@@ -16,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    BYTES_MAX, CollectionTarget, Deps, KnownKey, Used,
+    BYTES_MAX, CollectionTarget, Deps, KnownKey, Unread, Used,
     ledger::Ledger,
     metrics::{Fate, Reading},
     pending::{Pending, sum},
@@ -61,7 +53,7 @@ pub(super) async fn collect(
     key: KnownKey,
     state_text: Arc<Mutex<String>>,
     used: Arc<Mutex<Used>>,
-    unread: Arc<AtomicUsize>,
+    unread: Arc<Mutex<Unread>>,
 ) {
     let began = Instant::now();
     let (mut ledger, mut pending) = (Ledger::new(deps.memory.share(&target.namespace)), Pending::default());
@@ -72,8 +64,9 @@ pub(super) async fn collect(
         tokio::time::sleep(pause.mul_f64(deps.pause_factor)).await;
         pause = INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64());
         let left_out = read(&target, &deps, began, &mut ledger, &mut pending, &used, &mut reads).await;
-        let silent = reads.unread(today());
-        unread.store(silent, Ordering::Relaxed);
+        let day = today();
+        let silent = reads.unread(day);
+        *unread.lock() = Unread { day, pods: silent };
         send(&target, &deps, &key, &mut pending, &mut failures).await;
         let now = match (&failures.problem, left_out) {
             (Some(problem), _) => format!("not sent: {problem}"),

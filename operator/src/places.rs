@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 /// that has waited longest for a turn. So a namespace waits for the end of one request, however many another one has
 /// waiting, and however long those take. Clones share the places.
 #[derive(Clone, Debug)]
-pub(super) struct FairPlaces(Arc<Mutex<State>>);
+pub(crate) struct FairPlaces(Arc<Mutex<State>>);
 
 /// A place of a namespace. Dropping it gives the place to the next request.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     state: Arc<Mutex<State>>,
     namespace: Arc<str>,
 }
@@ -41,12 +41,12 @@ struct Share {
 
 impl FairPlaces {
     /// Creates this many places.
-    pub(super) fn new(places: usize) -> Self {
+    pub(crate) fn new(places: usize) -> Self {
         Self(Arc::new(Mutex::new(State { free: places, namespaces: HashMap::new(), turns: 0 })))
     }
 
     /// Waits for a place. A future that is dropped leaves the queue.
-    pub(super) async fn place(&self, namespace: &str) -> Place {
+    pub(crate) async fn place(&self, namespace: &str) -> Place {
         let namespace: Arc<str> = namespace.into();
         let place = || Place { state: Arc::clone(&self.0), namespace: Arc::clone(&namespace) };
         let turn = {

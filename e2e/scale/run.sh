@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the operator and the program of this folder, and measures: ENVIRONMENTS, PODS, NODES and STEADY (seconds) choose the size,
 # OPERATOR another program than the built one, for a comparison. State and logs go to a directory that is removed afterwards,
-# unless a phase fails.
+# unless a phase fails or a goal is missed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 e2e/cluster/build.sh
@@ -12,7 +12,10 @@ read -ra flags <<<"${CARGO_FLAGS-}"
 operator=${OPERATOR-}
 if [ -z "$operator" ]; then
   cargo build "${flags[@]}" --profile "$profile" -p remora-operator --bin remora-operator
-  operator=target/$profile/remora-operator
+  case $profile in
+    dev) operator=target/debug/remora-operator ;; # the profile's name is not that of its directory
+    *) operator=target/$profile/remora-operator ;;
+  esac
 fi
 state=$(mktemp -d "${TMPDIR:-/tmp}/remora-scale-XXXXXX")
 echo "state and logs: $state" >&2

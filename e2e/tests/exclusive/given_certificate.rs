@@ -50,7 +50,7 @@ async fn give(case: &Case, certificate: &str, key: &KeyPair) -> anyhow::Result<(
 }
 
 /// Checks that a pod gets its sidecar, whichever replica answers.
-pub(super) async fn injects(case: &Case) -> anyhow::Result<()> {
+async fn injects(case: &Case) -> anyhow::Result<()> {
     let pod = json!({
         "metadata": {"generateName": "asks-", "annotations": {"remora.dev/inject": "storefront"}},
         "spec": {"containers": [{"name": "app", "image": case.cluster.e2e_image()}]},
@@ -66,7 +66,7 @@ pub(super) async fn injects(case: &Case) -> anyhow::Result<()> {
 }
 
 /// Waits until all replicas report the same expiry time, different from `before`, and returns it.
-pub(super) async fn renewed(case: &Case, before: Option<&str>) -> anyhow::Result<String> {
+async fn renewed(case: &Case, before: Option<&str>) -> anyhow::Result<String> {
     eventually("every replica has the certificate that was given", CAP, async || {
         let mut all = expiries(case).await?;
         all.dedup();

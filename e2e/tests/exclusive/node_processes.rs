@@ -34,9 +34,9 @@ async fn restarted_container_runtime_leaves_pods_served_and_manages_them_again()
         let app = case.pod(&App::new("shop").inject("storefront")).await?;
         let pods = case.deployment(&App::new("crashing").inject("storefront").seeing_processes(), 1).await?;
         let crashing = pods.first().context("the Deployment has no pod")?;
-        node.kill("kubelet")?;
-        node.kill("containerd")?;
         let without = async {
+            node.kill("kubelet")?;
+            node.kill("containerd")?;
             case.flip("storefront", "checkout", &json!({"enabled": true, "value": "express"})).await?;
             served(&app).await
         };
@@ -65,8 +65,8 @@ async fn killed_processes_of_node_leave_pods_served_and_everything_converges() -
         case.storefront().await?;
         let app = case.pod(&App::new("shop").inject("storefront")).await?;
         let (direct, upstream) = (app.without_api_server().await?, case.upstream.without_api_server().await?);
-        node.kill_all()?;
         let without = async {
+            node.kill_all()?;
             let express = json!({"enabled": true, "value": "express"});
             upstream.change(&case.server_key(), "checkout", &express).await?;
             served(&direct).await
@@ -97,8 +97,9 @@ async fn node_that_loses_power_serves_last_revision_before_its_source_answers() 
         let pods = case.deployment(&App::new("shop").inject("storefront"), 1).await?;
         let app = pods.first().context("the Deployment has no pod")?;
         case.answer(app, "the first change", |answer| answer["value"] == "express").await?;
-        node.lose_power().await?;
+        let lost = node.lose_power().await;
         node.restore().await?;
+        lost?;
 
         // The same pod: kubelet starts its containers again. The source has lost the document with its memory.
         let api: Api<Pod> = case.api();

@@ -258,6 +258,12 @@ async fn pods_get_flags_without_webhook() -> anyhow::Result<()> {
             let words = refused.map(|error| error.to_string()).unwrap_or_default();
             anyhow::ensure!(words.contains("injected by an admission policy"), "{delivery}: {words}");
         }
+        for (key, value) in [("overrides", r#"{"banner": {"enabled": true}}"#), ("override-key", "tests")] {
+            let asks = App::new(key).inject("storefront").annotate(&format!("remora.dev/{key}"), value);
+            let words = case.create_pod(&asks).await.err().map(|error| format!("{error:#}")).unwrap_or_default();
+            let expected = "but must be left out where an admission policy injects the sidecar";
+            anyhow::ensure!(words.contains(expected), "{key}: {words}");
+        }
         case.flip("storefront", "checkout", &json!({"enabled": true, "value": "express"})).await?;
         for pod in [&before, &app] {
             case.answer(pod, "checkout is express", |answer| answer["value"] == "express").await?;

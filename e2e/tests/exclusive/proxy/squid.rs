@@ -10,7 +10,8 @@ use remora_e2e::harness::{eventually, root};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-const CAP: Duration = Duration::from_secs(60);
+/// Time in which the proxy starts, with the download of its packages.
+const CAP: Duration = Duration::from_secs(300);
 /// Address of the cluster's bridge, which pods reach (`REMORA_NODE_IP` in `env.sh`).
 const NODE: &str = "10.213.0.1";
 /// Name of the server, which only the proxy knows.

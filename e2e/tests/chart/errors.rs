@@ -10,6 +10,10 @@ fn errors_name_value_fault_and_remedy() {
     let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (values, message) in [
         (
+            at("controller.maxSnapshotBytes", &Value::Null),
+            "controller.maxSnapshotBytes is missing, as after an upgrade with --reuse-values from an older chart: upgrade with --reset-then-reuse-values",
+        ),
+        (
             at("controller.serviceAccount.create", &json!(false)),
             "controller.serviceAccount.name is empty, and controller.serviceAccount.create is false: write the name of an account",
         ),

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # install.sh python|node|rust|java|go
-# Installs the clients of one language in the versions that are committed here, once for each content of what names
-# them, below the user's cache; prints the directory. What is missing is said, and the exit status tells: nothing is
-# skipped.
+# Installs the clients of one language, in the versions that are committed here, into the user's cache, and prints the
+# directory. It does so once for each content of the files that name the versions. If something is missing, the script
+# says so and fails: it skips nothing.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ../cluster/say.sh
@@ -10,7 +10,7 @@ exec 3>&1 1>&2
 
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/remora
 
-# packages WHAT PACKAGE...: installs Debian packages, where one may.
+# packages WHAT PACKAGE...: installs Debian packages, if the machine has apt and the user is root.
 packages() {
   local what=$1
   shift
@@ -26,7 +26,7 @@ python() {
     packages "python3 with its venv module" python3 python3-venv
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
     fail "$(python3 --version) is too old for these clients: they need Python 3.10"
-  # Made beside its place and moved there, so that it is whole or not there.
+  # The environment is made beside its final path and then moved, so that it is complete or absent.
   rm -rf "$home.new"
   python3 -m venv "$home.new"
   slowly "Python clients" "$log" "$home.new/bin/python" -m pip install --disable-pip-version-check --no-input --no-deps \
@@ -39,7 +39,7 @@ node() {
   local version
   version=$(command node --version)
   version=${version#v}
-  # They ask for 20; what is asked of them here they do with the 18 of Debian 12 as well.
+  # The clients require Node 20, but everything that the tests use works with Node 18 of Debian 12 as well.
   [ "${version%%.*}" -ge 18 ] || fail "Node $version is too old for these clients: they need Node 18"
   rm -rf "$home.new"
   mkdir "$home.new"
@@ -50,7 +50,8 @@ node() {
 
 rust() {
   command -v cargo >/dev/null || fail "cargo is missing"
-  # Compiled in the cache, as target directories come and go and this takes a minute. Cargo itself knows what is new.
+  # Compiled into the cache, because target directories are often deleted and this build takes a minute. Cargo rebuilds
+  # only what changed.
   slowly "Rust clients" "$log" cargo build --locked --manifest-path rust/Cargo.toml --target-dir "$home"
 }
 
@@ -70,7 +71,7 @@ java() {
 go() {
   type -P go >/dev/null || fail "Go 1.24 or later is missing: these clients are compiled with it"
   rm -rf "$home.new"
-  # Static programs, compiled one package at a time: nobody waits for them, and the tests beside this one need the cores.
+  # Static programs, compiled one package at a time: concurrent tests need the cores more than this build.
   (cd go && slowly "Go clients" "$log" env CGO_ENABLED=0 GOWORK=off GOFLAGS="-p=1 -trimpath -buildvcs=false" \
     go build -o "$home.new/" ./...)
   mv -T "$home.new" "$home"

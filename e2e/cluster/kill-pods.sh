@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Kills the processes of all pods, and the shims that would notice it. With the cluster's own processes killed before, this is what a
-# loss of power leaves.
+# Kills the processes of all pods, and the shims that would notice their end. If the cluster's own processes have been
+# killed before, the node is then as after a loss of power.
 set -euo pipefail
 cd "$(dirname "$0")"
 . ./env.sh

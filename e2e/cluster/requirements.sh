@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # requirements.sh
-# Installs what the tests without a cluster need, where that is possible, and prints what is missing. The tests that need
-# it are then reported as not run. In continuous integration (CI=true), a missing requirement is a failure, except all recorded
-# answers if REMORA_CONFORMANCE_DIR=none says that they cannot be there.
+# Installs the requirements of the tests that need no cluster, where that is possible, and prints the missing ones.
+# Tests whose requirement is missing are then reported as not run. In continuous integration (CI=true), a missing
+# requirement is a failure. The whole recording of answers is an exception if REMORA_CONFORMANCE_DIR=none says that the
+# machine cannot have it.
 set -u
 cd "$(dirname "$0")" || exit 1
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# instrument.sh RUSTC ARGUMENTS...: what cargo calls instead of rustc for the crates of this workspace (RUSTC_WORKSPACE_WRAPPER).
-# The code under test is built with the counters that libFuzzer steers by. Crates of others have none: the engine looks at all
-# counters after every input.
+# instrument.sh RUSTC ARGUMENTS...: cargo calls this script instead of rustc for the crates of this workspace
+# (RUSTC_WORKSPACE_WRAPPER). The code under test is built with the counters that guide libFuzzer. Other crates get no
+# counters, because the engine reads all counters after every input.
 rustc=$1
 shift
 case " $* " in

@@ -13,7 +13,7 @@ import warnings
 warnings.simplefilter("ignore")
 
 
-# The flag of (?t), which does nothing: Python 3.13 no longer knows it, and refuses the pattern as Remora does.
+# The flag of (?t), which has no effect. Python 3.13 no longer knows it and refuses the pattern, as Remora does.
 TEMPLATE = 1
 
 
@@ -35,7 +35,7 @@ def answer(pattern, text):
     except Time:
         return "time"
     except (RecursionError, OverflowError, MemoryError, SystemError):
-        # Limits and faults of this interpreter, and nothing that a pattern means.
+        # These are limits and faults of this interpreter: they say nothing about the meaning of the pattern.
         return "time"
     except re.error:
         return "refused"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # run.sh [MINUTES [TARGET...]]
-# Looks for inputs that break a property: each target for so many minutes (1), two at a time. What is found is kept in
-# target/fuzz/findings, and the exit status tells. New inputs that reach more code are kept in the user's cache and tried
-# first the next time; the repository's corpus is only read.
+# Looks for inputs that break a property. Each target runs for MINUTES (default 1), two targets at a time. Findings are
+# written to target/fuzz/findings, and the exit status is then not 0. New inputs that reach more code are kept in the
+# user's cache and tried first in the next run. The repository's corpus is only read.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -11,8 +11,9 @@ shift || true
 [ $# -gt 0 ] || set -- $(cd fuzz_targets && printf '%s\n' *.rs | sed 's/\.rs$//')
 [[ $minutes =~ ^[1-9][0-9]*$ ]] || { echo "error: MINUTES is ${minutes@Q}, but must be a whole number from 1 on" >&2; exit 1; }
 
-# Memory of the process in MiB, seconds for one input (which only a hang takes), seconds that the engine may take to end after
-# that, and how many bytes inputs get: long inputs are slow, and what they reach is in the corpus already.
+# The memory of the process in MiB, the seconds for one input (only a hang takes that long), the seconds that the engine
+# may then take to end, and the largest length of an input in bytes: long inputs are slow, and the corpus already
+# reaches the code that they reach.
 rss_limit=1024
 input_timeout=60
 end_timeout=60
@@ -25,7 +26,8 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/remora/fuzz
 mkdir -p "$findings"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Clients hang up while they are answered, which kills nobody but a program without Rust's own start.
+# Clients close connections while they are answered. Rust's own start-up ignores the resulting SIGPIPE, but libFuzzer's
+# main function does not, so the signal would end the program.
 trap '' PIPE
 
 RUSTC_WORKSPACE_WRAPPER=$PWD/instrument.sh cargo build ${CARGO_FLAGS-} --profile fuzz -p remora-fuzz --features engine --bin 'fuzz_*'
@@ -35,7 +37,7 @@ under_way() {
   tail -c +9 "$1" | head -c "$(od -An -N8 -tu8 "$1" | tr -d ' ')"
 }
 
-# one NAME: runs a target, and says in a line what came of it.
+# one NAME: runs a target, and prints its result in one line.
 one() {
   local name=$1 log=$scratch/$1.log status=0
   local -a options=()
@@ -51,7 +53,7 @@ one() {
     printf '%-12s %10d executions, nothing found\n' "$name" "$count"
     return 0
   fi
-  # Neither a stack that overflows nor one that holds a lock lets the engine save the input.
+  # The engine cannot save the input if the stack overflows, or if the thread holds a lock.
   local input
   input=$(find "$scratch" -maxdepth 1 -name "found-$name-*" -print -quit)
   [ -n "$input" ] || { input=$scratch/found-$name-unsaved && under_way "$scratch/$name.input" >"$input"; }

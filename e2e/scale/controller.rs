@@ -31,7 +31,7 @@ struct State {
     ended: usize,
 }
 
-/// What a process of the controller is started with.
+/// Settings that each process of the controller starts with.
 struct Launch {
     program: PathBuf,
     upstream: String,

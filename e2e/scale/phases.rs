@@ -1,4 +1,4 @@
-//! The phases, and the table of what each took.
+//! The phases, and the table of the cost of each.
 
 use std::{
     cell::Cell,
@@ -47,7 +47,8 @@ struct Scene<'a> {
     upstream: &'a Upstream,
     rows: Vec<Row>,
     goals: Goals,
-    /// Seconds from the publication of a revision until its last pod was told, in the last phase that waited for it.
+    /// Seconds from the publication of a revision until its last pod was notified, in the last phase that waited for
+    /// it.
     telling: Cell<f64>,
 }
 
@@ -250,7 +251,7 @@ impl Scene<'_> {
             .await
     }
 
-    /// Waits until all pods of the environment are told of the published revision.
+    /// Waits until all pods of the environment are notified of the published revision.
     async fn told(&self, environment: &Environment) -> anyhow::Result<()> {
         let began = Instant::now();
         until("all pods are told", Duration::from_secs(1800), async || {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the operator and the program of this folder, and measures: ENVIRONMENTS, PODS, NODES and STEADY (seconds) choose the size,
-# OPERATOR another program than the built one, for a comparison. State and logs go to a directory that is removed afterwards,
-# unless a phase fails or a goal is missed.
+# Builds the operator and the program of this folder, and measures. ENVIRONMENTS, PODS, NODES and STEADY (seconds)
+# choose the size; OPERATOR names another program to measure instead of the built one. State and logs go to a directory
+# that is removed afterwards, unless a phase fails or a goal is missed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 e2e/cluster/build.sh

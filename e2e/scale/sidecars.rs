@@ -93,11 +93,11 @@ async fn answer(mut stream: TcpStream, served: &Served) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes a pod that nothing runs of any more.
+/// Deletes a pod whose containers have all ended.
 async fn end(client: Client, pod: Pod) {
     let api: Api<Pod> = Api::namespaced(client, pod.namespace().as_deref().unwrap_or_default());
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-    // Another event of the same pod may have been faster.
+    // Another event of the same pod may have deleted it already.
     let _ = api.delete(&pod.name_any(), &now).await;
 }
 

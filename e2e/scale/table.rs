@@ -1,4 +1,4 @@
-//! What a phase cost, and the table of all phases.
+//! The cost of each phase, and the table of all phases.
 
 use std::{fmt::Write as _, fs};
 

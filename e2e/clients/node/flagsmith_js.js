@@ -1,5 +1,5 @@
-// Asks through Flagsmith's SDK for browsers. Node is made to look like one where the SDK looks for a window: without one
-// it counts nothing.
+// Reads flags through Flagsmith's SDK for browsers. The program defines a `window`, because without one the SDK counts
+// no uses of flags.
 globalThis.window = {};
 const { createFlagsmithInstance } = require('flagsmith/isomorphic');
 const { answer, failure, mapped } = require('./plan.js');
@@ -27,7 +27,7 @@ answer(async (plan) => {
     return flagsmith;
   };
 
-  // What an application sees where nothing can be fetched: its default flags, and an error.
+  // Returns what an application gets if no flags can be fetched: its default flags, and an error.
   const failing = async (options) => {
     const flagsmith = createFlagsmithInstance();
     const defaultFlags = { max_items: { id: 105, enabled: false, value: 'default of max_items' } };

@@ -1,5 +1,5 @@
-// Follows Flagsmith's realtime updates by its SDK for browsers. Node is made to look like one: with a window, and with
-// what it listens by.
+// Follows Flagsmith's realtime updates through its SDK for browsers. The program defines the `window` and the
+// `EventSource` that the SDK expects of a browser.
 globalThis.window = {};
 globalThis.EventSource = require('eventsource').EventSource;
 const { createFlagsmithInstance } = require('flagsmith/isomorphic');

@@ -1,4 +1,5 @@
-// Asks Flagsmith's SDK for Node in local evaluation: it fetches the document from the sidecar, and evaluates by itself.
+// Reads flags through Flagsmith's SDK for Node in local evaluation: the SDK fetches the document from the sidecar, and
+// evaluates in this process.
 const { Flagsmith } = require('flagsmith-nodejs');
 const { answer, mapped } = require('./plan.js');
 
@@ -14,7 +15,7 @@ answer(async (plan) => {
   const answers = {
     environment: pairs(await flagsmith.getEnvironmentFlags()),
     identities: await mapped(plan.subjects, identity),
-    // This SDK refuses those who have no identifier.
+    // This SDK refuses an empty identifier.
     anonymous: null,
   };
   await flagsmith.close();

@@ -1,4 +1,4 @@
-// Asks through Flagsmith's SDK for Node, in remote evaluation.
+// Reads flags through Flagsmith's SDK for Node, in remote evaluation.
 const { DefaultFlag, Flagsmith } = require('flagsmith-nodejs');
 const { answer, failure, mapped } = require('./plan.js');
 
@@ -17,7 +17,7 @@ answer(async (plan) => {
       ...options,
     });
 
-  // What an application sees where nothing can be fetched: with a default handler, and without one.
+  // Returns what an application gets if no flags can be fetched: with a default handler, and without one.
   const failing = async (options) => {
     const handled = client({ ...options, defaultFlagHandler: inDefault });
     const bare = client(options);
@@ -51,7 +51,7 @@ answer(async (plan) => {
     identities: await mapped(plan.subjects, async (subject) =>
       pairs(await flagsmith.getIdentityFlags(subject.identifier, traits(subject), subject.transient)),
     ),
-    // This SDK refuses those who have no identifier.
+    // This SDK refuses an empty identifier.
     anonymous: null,
     anonymous_refused: await failure(() => flagsmith.getIdentityFlags('', plan.anonymous.traits, true)),
     unknown: told((await client({ defaultFlagHandler: inDefault }).getEnvironmentFlags()).getFlag('unheard_of')),

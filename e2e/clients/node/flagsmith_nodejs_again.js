@@ -1,5 +1,5 @@
-// Asks by Flagsmith's SDK for Node, and again for each line that comes in, by the same client and its connections. It has
-// no second try.
+// Reads flags through Flagsmith's SDK for Node, and again for each further line of input, with the same client and its
+// connections. The client does not retry.
 const { Flagsmith } = require('flagsmith-nodejs');
 const { again } = require('./plan.js');
 

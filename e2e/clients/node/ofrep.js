@@ -1,4 +1,4 @@
-// Asks through OpenFeature's SDK for servers and its OFREP provider.
+// Reads flags through OpenFeature's SDK for servers and its OFREP provider.
 const { OFREPProvider } = require('@openfeature/ofrep-provider');
 const { OpenFeature } = require('@openfeature/server-sdk');
 const { answer } = require('./plan.js');

@@ -1,5 +1,5 @@
-// Asks through OpenFeature's SDK for browsers and its OFREP provider, which gets all flags at once, when it begins and
-// when the context changes, and keeps them.
+// Reads flags through OpenFeature's SDK for browsers and its OFREP provider. The provider fetches all flags at once,
+// when it starts and when the context changes, and keeps them.
 const { OFREPWebProvider } = require('@openfeature/ofrep-web-provider');
 const { OpenFeature, ProviderEvents } = require('@openfeature/web-sdk');
 const { answer } = require('./plan.js');
@@ -8,14 +8,14 @@ const { asker } = require('./questions.js');
 answer(async (plan) => {
   // This version of the provider does not read the variable itself.
   const endpoint = process.env.OFREP_ENDPOINT;
-  // Node has no storage to keep flags in from one visit to the next.
+  // Node has no browser storage, in which the provider would keep flags between visits.
   const provider = (baseUrl, key, more) =>
     new OFREPWebProvider({ baseUrl, headers: key ? [['X-API-Key', key]] : [], cacheMode: 'disabled', ...more });
   const client = async (domain, baseUrl, key) => {
     try {
       await OpenFeature.setProviderAndWait(domain, provider(baseUrl, key));
     } catch {
-      // The client tells of it by its status and by its answers.
+      // The status and the answers of the client show the failure.
     }
     return OpenFeature.getClient(domain);
   };
@@ -43,7 +43,8 @@ answer(async (plan) => {
   const downClient = await client('down', plan.nobody);
   const down = { status: downClient.providerStatus, ...(await ask(downClient, first)) };
 
-  // The same context again and again: after the first time, the tag is all that is sent, and nothing comes back.
+  // Polls with the same context: after the first request, the provider sends the entity tag and gets answers without a
+  // body.
   await OpenFeature.setContext(context('nobody special'));
   const statuses = watched(4);
   await OpenFeature.setProviderAndWait(
@@ -65,7 +66,7 @@ answer(async (plan) => {
   };
 });
 
-/** The statuses of the next few answers, to what is made from now on. */
+/** Resolves to the statuses of the next `count` answers to `fetch`. */
 function watched(count) {
   const unwatched = globalThis.fetch;
   return new Promise((resolve) => {

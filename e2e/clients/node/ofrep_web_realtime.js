@@ -1,5 +1,5 @@
-// Follows OFREP's change events by OpenFeature's provider for browsers, which listens where answers tell it to. Node has
-// no means to listen, so it is given one.
+// Follows OFREP's change events through OpenFeature's provider for browsers, which listens at the address in the
+// answers. Node has no `EventSource`, so the program defines one.
 globalThis.EventSource = require('eventsource').EventSource;
 const { OFREPWebProvider } = require('@openfeature/ofrep-web-provider');
 const { OpenFeature, ProviderEvents } = require('@openfeature/web-sdk');

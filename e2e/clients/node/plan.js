@@ -1,17 +1,17 @@
-// What all clients here have in common: a line of JSON comes in, a line of JSON goes out.
+// Functions that all clients for Node share: read a line of JSON, and print a line of JSON.
 const readline = require('node:readline');
 
-/** Reads what is to be asked, asks it, prints what came of it, and ends. */
+/** Reads the plan, requests the flags, prints the answers, and exits. */
 exports.answer = async (ask) => {
   const lines = readline.createInterface({ input: process.stdin });
   const [line] = await require('node:events').once(lines, 'line');
   lines.close();
   const answers = await ask(JSON.parse(line));
-  // Some SDKs keep timers, which would keep the process.
+  // Timers of some SDKs would keep the process alive.
   process.stdout.write(`answers ${JSON.stringify(answers)}\n`, () => process.exit(0));
 };
 
-/** Reads what is to be followed, follows it, prints what became of it as often as it changes, and ends with its input. */
+/** Reads the plan, follows the flag, prints each change, and exits at the end of the input. */
 exports.follow = async (begin) => {
   const lines = readline.createInterface({ input: process.stdin });
   const [line] = await require('node:events').once(lines, 'line');
@@ -26,7 +26,7 @@ exports.follow = async (begin) => {
   });
 };
 
-/** Reads what is to be asked, asks it, and again for each line that comes in. */
+/** Reads the plan, requests the flags, and requests them again for each further line of input. */
 exports.again = async (begin) => {
   let ask;
   for await (const line of readline.createInterface({ input: process.stdin })) {
@@ -36,13 +36,13 @@ exports.again = async (begin) => {
   process.exit(0);
 };
 
-/** The same with other values. */
+/** Returns a copy of the object with changed values. */
 exports.mapped = async (object, change) => {
   const entries = Object.entries(object).map(async ([name, value]) => [name, await change(value)]);
   return Object.fromEntries(await Promise.all(entries));
 };
 
-/** What went wrong, or null. */
+/** Returns the message of the error, or null. */
 exports.failure = async (ask) => {
   try {
     await ask();

@@ -1,4 +1,4 @@
-// A question to one of OpenFeature's SDKs, and what came of it.
+// Evaluates a flag through one of OpenFeature's SDKs, and returns the result.
 const METHODS = {
   boolean: 'getBooleanDetails',
   string: 'getStringDetails',
@@ -7,7 +7,7 @@ const METHODS = {
   object: 'getObjectDetails',
 };
 
-/** `evaluate` calls a client's method for a question. */
+/** Returns a function that evaluates a flag. `evaluate` calls the given method of a client. */
 exports.asker = (evaluate) => async (client, question) => {
   const details = await evaluate(client, METHODS[question.type], question);
   const { value, reason, variant, errorCode } = details;

@@ -1,4 +1,5 @@
-"""Asks Flagsmith's SDK for Python in local evaluation: it fetches the document from the sidecar, and evaluates by itself."""
+"""Reads flags through Flagsmith's SDK for Python in local evaluation: the SDK fetches the document from the sidecar,
+and evaluates in this process."""
 
 import json
 import os
@@ -20,7 +21,7 @@ def identity(subject):
     return pairs(flagsmith.get_identity_flags(subject["identifier"], subject.get("traits", {})))
 
 
-# The same, inflated on its way.
+# The same document, without gzip.
 plain = requests.get(
     f"{api_url}environment-document/",
     headers={"X-Environment-Key": plan["key"], "Accept-Encoding": "identity"},

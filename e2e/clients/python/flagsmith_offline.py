@@ -1,4 +1,4 @@
-"""What Flagsmith's own engine makes of the document, without any server: the reference for `expected.json`."""
+"""Evaluates the document with Flagsmith's own engine, without a server: the reference for `expected.json`."""
 
 import json
 import sys

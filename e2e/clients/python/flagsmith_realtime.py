@@ -1,5 +1,5 @@
-"""Follows Flagsmith's realtime updates by its SDK for Python: it evaluates by itself, and fetches the document when it is
-told that it changed."""
+"""Follows Flagsmith's realtime updates through its SDK for Python, in local evaluation: the SDK fetches the document
+when an event says that it changed."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def tell():
         if answers != told:
             told = answers
             print("answers " + json.dumps(answers), flush=True)
-        # Only the SDK's own memory is looked at.
+        # The loop reads flags that the SDK has in memory, so it sends no request.
         time.sleep(0.01)
 
 

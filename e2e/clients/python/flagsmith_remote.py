@@ -1,4 +1,4 @@
-"""Asks through Flagsmith's SDK for Python, in remote evaluation; one line of JSON comes in, one goes out."""
+"""Reads flags through Flagsmith's SDK for Python, in remote evaluation. Reads one line of JSON, and prints one."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def failure(ask):
 
 
 def failing(**options):
-    """What an application sees where nothing can be fetched: with a default handler, and without one."""
+    """Returns what an application gets if no flags can be fetched: with a default handler, and without one."""
     handled = client(default_flag_handler=in_default, **options)
     bare = client(**options)
     flag = handled.get_environment_flags().get_flag("max_items")
@@ -61,7 +61,7 @@ one = environment.get_flag("max_items")
 counted = client(enable_analytics=True)
 counted_flags = counted.get_identity_flags("guest-2")
 counted_value = [counted_flags.is_feature_enabled("search_ranking"), counted_flags.get_feature_value("search_ranking")]
-# Not awaited here, but before the interpreter ends.
+# This program does not wait for the request, but the interpreter does before it ends.
 counted._analytics_processor.flush()
 
 unknown = client(default_flag_handler=in_default).get_environment_flags().get_flag("unheard_of")

@@ -1,4 +1,4 @@
-"""Asks through OpenFeature's SDK and its OFREP provider for Python; one line of JSON comes in, one goes out."""
+"""Reads flags through OpenFeature's SDK and its OFREP provider for Python. Reads one line of JSON, and prints one."""
 
 import json
 import os

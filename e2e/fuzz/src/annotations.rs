@@ -1,7 +1,8 @@
 //! Annotations of a pod and of its namespace.
 //!
-//! The input is lines of `key: value`, those of the pod up to a line `---`, those of the namespace behind it. A key without
-//! a `/` is one of Remora's. Its length chooses now and then a dry run in the operator's own namespace.
+//! The input consists of lines `key: value`: first the annotations of the pod, then a line `---`, then those of the
+//! namespace. A key without a `/` gets Remora's prefix. If the length of the input is a multiple of eight, the pod is a
+//! dry run in the operator's own namespace.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use serde_json::json;
 
 use crate::patch::{OWN_NAMESPACE, assert_applies_once};
 
-/// Annotations of a pod and of its namespace give a decision that holds.
+/// Asserts that the decision about a pod with these annotations is consistent.
 pub fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (pod, namespace) = text.split_once("\n---\n").unwrap_or((&text, ""));

@@ -1,20 +1,20 @@
-//! Who could ask: identities and traits that the conditions of a document are likely to tell apart.
+//! Requests to evaluate: identities and traits for which the conditions of a document are likely to differ.
 
 use remora_operator::compile::document::{ConditionValue, Document, Rule};
 use remora_snapshot::{RequestState, Snapshot, TraitValue};
 
-/// How many conditions suggest a trait.
+/// Largest number of traits in a context.
 const MOST_TRAITS: usize = 24;
 
-/// One request's identity and traits.
+/// Identity and traits of one request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Context {
-    /// `None` asks for the environment's flags.
+    /// `None` requests the environment's flags.
     pub(crate) identifier: Option<String>,
     pub(crate) traits: Vec<(String, Value)>,
 }
 
-/// A trait's value.
+/// Value of a trait.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Null,
@@ -35,7 +35,8 @@ impl Value {
         }
     }
 
-    /// The value that a JSON number, boolean or null would be, if the text is one.
+    /// Returns the boolean, null or number that the text denotes in JSON or Python. Returns any other text with an `a`
+    /// appended.
     fn typed(text: &str) -> Value {
         match text {
             "true" | "True" => Value::Bool(true),
@@ -58,7 +59,7 @@ fn is_integer(text: &str) -> bool {
 }
 
 impl Context {
-    /// Makes the subject this context.
+    /// Sets the request to this identity and these traits.
     pub(crate) fn apply<B: AsRef<[u8]>>(&self, snapshot: &Snapshot<B>, subject: &mut RequestState) {
         subject.clear();
         if let Some(identifier) = &self.identifier {
@@ -70,7 +71,7 @@ impl Context {
     }
 }
 
-/// The contexts that a document suggests.
+/// Returns contexts that follow from the conditions and identities of a document.
 pub(crate) fn suggested(document: &Document) -> Vec<Context> {
     let mut pairs = Vec::new();
     for segment in &document.project.segments {

@@ -1,4 +1,5 @@
-//! One evaluation in all its forms: explained, in Flagsmith's dialect, in OFREP's, whole and flag by flag.
+//! Compares all forms of one evaluation: the explanation, Flagsmith's dialect and OFREP, for all flags and for single
+//! flags.
 
 use remora_operator::compile::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
 use remora_snapshot::{Explanation, OfrepFlag, RequestState, Role, Snapshot};
@@ -28,14 +29,14 @@ struct OpenFeatureFlag<'a> {
     reason: String,
 }
 
-/// How an environment is served, as far as the shape of answers depends on it.
+/// Settings of an environment that decide the shape of answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) hides_disabled: bool,
     pub(crate) ofrep: Ofrep,
 }
 
-/// Asks everything about one context. Panics if two forms of the answer do not agree.
+/// Evaluates one context in all forms. Panics if two forms of the answer differ.
 pub(crate) fn assert_agreement<B: AsRef<[u8]>>(
     snapshot: &Snapshot<B>,
     request: &mut RequestState,
@@ -44,7 +45,7 @@ pub(crate) fn assert_agreement<B: AsRef<[u8]>>(
 ) {
     context.apply(snapshot, request);
     let explained = snapshot.explain(request);
-    // A budget of steps is used up at different places by different forms.
+    // Each form uses up the budget of steps at another place, so answers beyond it may differ.
     if snapshot.overrun(request).is_some() {
         return;
     }
@@ -116,7 +117,7 @@ fn openfeature<B: AsRef<[u8]>>(
     }
 }
 
-/// The value that OFREP tells.
+/// Returns the value that OFREP has for a flag.
 fn value(flag: &Explanation, ofrep: Ofrep) -> Option<&str> {
     let enabled = if flag.enabled { "true" } else { "false" };
     match flag.value.as_str() {

@@ -1,6 +1,6 @@
-//! Documents: parse, prune, compile, read back, evaluate.
+//! Environment documents: the target parses, prunes and compiles a document, reads the result, and evaluates it.
 //!
-//! The input is the document. Its length chooses how it is served, so that an input stays a plain JSON file.
+//! The input is the document. The length of the input chooses the settings, so that an input is a plain JSON file.
 
 use remora_operator::compile::document::Original;
 use remora_operator::compile::{BooleanFlags, DisabledFlags, Mode, ObjectFlags, Ofrep, Options, compile_to_files_of};
@@ -9,10 +9,11 @@ use remora_snapshot::{RequestState, Role, Snapshot};
 use crate::dialects::{Shape, assert_agreement};
 use crate::{assert_printable, context, pipeline};
 
-/// Small files, so that a short document has overrides and the document in files of their own.
+/// Limit of a file in bytes. It is small, so that a short document gets separate files for overrides and for the
+/// document.
 const SMALL_FILES: usize = 12_000;
 
-/// A document compiles, and all forms of its answers agree.
+/// Asserts that a document compiles, and that all forms of its answers agree.
 pub fn run(data: &[u8]) {
     let pruned = match pipeline::parsed(data) {
         Ok(pruned) => pruned,
@@ -59,7 +60,7 @@ fn options(choice: usize, original: Option<&Original>) -> Options<'_> {
     }
 }
 
-/// The answer without an identity is what is evaluated without one.
+/// Asserts that the stored answer without an identity equals the evaluated one.
 fn whole_answers(snapshot: &Snapshot<&[u8]>) {
     for role in [Role::Client, Role::Server] {
         let mut evaluated = Vec::new();

@@ -1,4 +1,4 @@
-//! What the programs of `fuzz_targets/` run.
+//! Functions that the programs of `fuzz_targets/` run.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -6,12 +6,12 @@ use std::os::unix::fs::FileExt as _;
 
 use crate::mutate;
 
-/// Names the file that keeps the input under way. The engine saves the input that panicked, took too long or too much
-/// memory; not the one that overflowed the stack.
+/// Variable with the path of the file that keeps the current input. The engine saves an input that panics, or takes too
+/// long or too much memory, but not an input that overflows the stack.
 const KEPT_IN: &str = "REMORA_FUZZ_INPUT_UNDER_WAY";
 
-/// The file that keeps the input under way: the input's length, in eight bytes, the lowest first, and the input. Bytes
-/// behind it are of longer inputs before.
+/// File that keeps the current input: the length of the input as eight bytes, little-endian, then the input. Bytes
+/// after it belong to earlier, longer inputs.
 struct UnderWay {
     file: File,
     record: Vec<u8>,
@@ -22,15 +22,15 @@ impl UnderWay {
         self.record.clear();
         self.record.extend_from_slice(&(data.len() as u64).to_le_bytes());
         self.record.extend_from_slice(data);
-        // One call, as it is made for every input.
+        // This runs for every input, so it is a single system call.
         self.file.write_all_at(&self.record, 0).unwrap();
     }
 }
 
 /// Runs a target with one input.
 ///
-/// A program names its target itself, so that it has no counters of the code that only other targets reach: the engine
-/// looks at all of them after every input.
+/// Each program names its target itself. So it has no counters of code that only other targets reach: the engine reads
+/// all counters after every input.
 pub fn run(target: fn(&[u8]), data: &[u8]) {
     thread_local! {
         static UNDER_WAY: RefCell<Option<UnderWay>> = RefCell::new(std::env::var_os(KEPT_IN).map(|path| UnderWay {
@@ -46,7 +46,7 @@ pub fn run(target: fn(&[u8]), data: &[u8]) {
     target(data);
 }
 
-/// Mutates JSON as JSON, three times of four. `otherwise` is the engine's own mutator.
+/// Mutates JSON as JSON in three of four cases. `otherwise` is the engine's own mutator.
 pub fn mutate_json(
     words: &[&str],
     data: &mut [u8],

@@ -1,4 +1,5 @@
-//! The environment that requests and snapshots are made of: `environment.json`, with something of everything.
+//! The environment of the targets `requests`, `heads` and `snapshot`: `environment.json`, which has an example of each
+//! kind of content.
 
 use remora_operator::compile::document::Original;
 use remora_operator::compile::{Compiled, Mode, Options, compile_to_files_of};
@@ -8,23 +9,23 @@ use crate::pipeline;
 
 const DOCUMENT: &str = include_str!("../environment.json");
 
-/// The key that browsers have.
+/// Key for clients, such as browsers.
 pub(crate) const CLIENT_KEY: &str = "client-key";
-/// The key that sees everything.
+/// Key that sees all flags.
 pub(crate) const SERVER_KEY: &str = "ser.server-key";
 
 /// Features of the small environments.
 const FEATURES_OF_SMALL: [&str; 5] = ["plain", "split", "named split", "dependent", "secret"];
-/// How many identities with overrides the small environments have.
+/// Number of identities with overrides in the small environments.
 const IDENTITIES_OF_SMALL: usize = 2;
 
-/// Compiles it, with its document, to files of at most so many bytes.
+/// Compiles the environment, with its document, to files of at most `largest_file` bytes.
 pub(crate) fn compiled(largest_file: usize) -> Compiled {
     compile(DOCUMENT.as_bytes(), largest_file)
 }
 
-/// Compiles an environment for each segment of it, with that segment and few features. Their cores are a tenth of its core,
-/// so that reading one takes a tenth of the time.
+/// Compiles one small environment for each segment, with that segment and few features. The core of a small environment
+/// has a tenth of the size, so reading it takes a tenth of the time.
 pub(crate) fn small() -> Vec<Compiled> {
     let document: Value = serde_json::from_str(DOCUMENT).unwrap();
     let segments = document["project"]["segments"].as_array().unwrap();

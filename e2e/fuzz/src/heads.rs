@@ -1,10 +1,10 @@
-//! Bytes that come from a connection: whatever they are, what comes back is HTTP, and the connection ends.
+//! Bytes of a connection: whatever the sidecar receives, it answers with HTTP, and the connection ends.
 //!
-//! The first byte chooses the port; the others are sent as they are.
+//! The first byte of the input chooses the port. The other bytes are sent unchanged.
 
 use crate::server::{Answer, Port, Then, exchange};
 
-/// Bytes of a connection are answered by HTTP, and the connection ends.
+/// Asserts that the sidecar answers these bytes with HTTP and without a 500, and that the connection ends.
 pub fn run(data: &[u8]) {
     let Some((&choice, request)) = data.split_first() else { return };
     let port = if choice & 1 == 0 { Port::Data } else { Port::Admin };

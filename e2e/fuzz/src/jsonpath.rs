@@ -1,6 +1,6 @@
-//! JSONPaths: what a property refers to is what RFC 9535 says, and finding that out ends.
+//! JSONPath: a property refers to the value that RFC 9535 defines, and its evaluation ends.
 //!
-//! The input is the property of three conditions.
+//! The input is the property, which all three conditions of the document read.
 
 use remora_operator::compile::document::{self, Document};
 use remora_operator::compile::prune::Pruned;
@@ -11,10 +11,10 @@ use serde_json_path::JsonPath;
 
 use crate::{assert_printable, pipeline};
 
-/// Longer paths are not shown to the library, which knows no limits.
+/// Largest length of a path in bytes that is compared with the library, which has no limits of its own.
 const MOST_FOR_LIBRARY: usize = 120;
 
-/// A property refers to what RFC 9535 says.
+/// Asserts that a property refers to the value that RFC 9535 defines.
 pub fn run(data: &[u8]) {
     let property = String::from_utf8_lossy(data);
     let compiled = compile::compile(&pruned(&property), &Options::default()).unwrap();
@@ -44,7 +44,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The document whose three conditions have this property.
+/// Returns a document whose three conditions read this property.
 fn pruned(property: &str) -> Pruned {
     thread_local! {
         static DOCUMENT: Document = document();
@@ -70,11 +70,11 @@ fn document() -> Document {
     document::parse(document.to_string().as_bytes()).unwrap()
 }
 
-/// What the library makes of a property.
+/// Meaning of a property for the library.
 enum Path {
-    /// It names a trait and nothing else.
+    /// The name of a trait.
     Name,
-    /// It is a path, or begins as one and is none.
+    /// A path. `None`: the property begins like a path and is not valid.
     Query(Option<JsonPath>),
 }
 
@@ -83,7 +83,7 @@ impl Path {
         if property.starts_with("$.") { Path::Query(JsonPath::parse(property).ok()) } else { Path::Name }
     }
 
-    /// What a property is: the trait of that name, or else what its path finds.
+    /// Returns the expected value of a property: the trait of this name, else the value at its path.
     fn wanted(&self, property: &str, traits: &[(&str, &str)]) -> Option<Value> {
         if let Some((_, value)) = traits.iter().rfind(|(name, _)| *name == property) {
             return Some(json!(value));

@@ -1,4 +1,4 @@
-//! Fuzz targets: one function for each kind of input that somebody outside can send.
+//! Fuzz targets: one function for each kind of input that comes from outside.
 //!
 //! A target takes any bytes, drives the code under test with them, and panics where a property does not hold. Two programs
 //! run it: libFuzzer, which looks for new inputs (`make fuzz`), and the test of this crate, which replays `corpus/<target>/`.
@@ -34,16 +34,16 @@ pub use requests::run as requests;
 pub use reviews::run as reviews;
 pub use snapshot::run as snapshot;
 
-/// A function over bytes, with the name of its program and of its corpus.
+/// Fuzz target: its name and its function.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name of `fuzz_targets/<name>.rs` and of `corpus/<name>/`.
+    /// Name of the target's program `fuzz_targets/<name>.rs` and of its corpus `corpus/<name>/`.
     pub name: &'static str,
     /// Drives the code under test with one input. Panics where a property does not hold.
     pub run: fn(&[u8]),
 }
 
-/// Every target.
+/// All targets.
 pub const TARGETS: [Target; 8] = [
     Target { name: "annotations", run: annotations },
     Target { name: "document", run: document },
@@ -61,7 +61,7 @@ pub fn target(name: &str) -> Option<Target> {
     TARGETS.into_iter().find(|target| target.name == name)
 }
 
-/// Panics if a message that people or terminals see has a control character in it.
+/// Panics if a message for people contains a control character, which a terminal would act on.
 fn assert_printable(message: &str) {
     assert!(!message.chars().any(char::is_control), "a message has control characters: {message:?}");
 }

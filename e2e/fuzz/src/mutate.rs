@@ -1,13 +1,13 @@
-//! A mutator for JSON: most changes of single bytes make JSON that no code under test gets to see.
+//! A mutator for JSON. Most changes of single bytes give invalid JSON, which does not get past the parser.
 
 use fastrand::Rng;
 use serde_json::{Map, Value};
 
-/// How many changes one mutation makes at most.
+/// Largest number of changes in one mutation.
 const MOST_CHANGES: usize = 4;
 
-/// Changes the JSON at the start of `data`, of which `size` bytes count, and returns how many count then. `None` if it is no
-/// JSON, or would be longer than `most`.
+/// Changes the JSON in the first `size` bytes of `data`, and returns its new length. Returns `None` if these bytes are
+/// not JSON, or if the result would be longer than `most`.
 pub(crate) fn json(data: &mut [u8], size: usize, most: usize, seed: u32, dictionary: &[&str]) -> Option<usize> {
     let mut value: Value = serde_json::from_slice(data.get(..size)?).ok()?;
     let mut random = Rng::with_seed(u64::from(seed));
@@ -23,7 +23,7 @@ pub(crate) fn json(data: &mut [u8], size: usize, most: usize, seed: u32, diction
     Some(text.len())
 }
 
-/// How many values there are, in each other and beside each other.
+/// Counts a value and all values inside it.
 fn count(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(count).sum(),
@@ -32,7 +32,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// The value of this number; there must be one.
+/// Returns the value with this number, in the order of [`count`]. Panics if there are fewer values.
 fn nth(value: &mut Value, mut number: usize) -> &mut Value {
     if number == 0 {
         return value;
@@ -56,7 +56,7 @@ fn nth(value: &mut Value, mut number: usize) -> &mut Value {
 fn change(place: &mut Value, donor: Value, dictionary: &[&str], random: &mut Rng) {
     let word = |random: &mut Rng| random.choice(dictionary).copied().unwrap_or_default().to_owned();
     match (place, random.u8(..8)) {
-        // Copied from elsewhere, and something else altogether.
+        // A copy of another value, and a new scalar.
         (place, 0) => *place = donor,
         (place, 1) => *place = scalar(word(random), random),
         (Value::Array(items), 2 | 3) => items.push(donor),

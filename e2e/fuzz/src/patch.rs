@@ -1,4 +1,4 @@
-//! What a decision about a pod must be, whatever the pod is.
+//! Properties of a decision about a pod, which hold for every pod.
 
 use remora_operator::injection::{Config, Decision, PodContext, Reason, decide, missing_sidecar, patch};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::assert_printable;
 /// The operator's own namespace.
 pub(crate) const OWN_NAMESPACE: &str = "remora-system";
 
-/// What the administrator decided for all pods.
+/// Returns the settings of the administrator.
 pub(crate) fn config() -> Config {
     Config {
         sidecar_image: "example.org/remora-sidecar:1.0.0".to_owned(),
@@ -17,7 +17,7 @@ pub(crate) fn config() -> Config {
     }
 }
 
-/// Decides about a pod. Panics unless the patch applies, gives the pod its sidecar, and leaves nothing to do.
+/// Decides about a pod. Panics unless the patch applies and adds the sidecar, and a second decision changes nothing.
 pub(crate) fn assert_applies_once(pod: &Value, context: &PodContext<'_>) {
     let is_missing = missing_sidecar(pod, context, OWN_NAMESPACE).is_some();
     let plan = match decide(pod, context, &config()) {
@@ -28,7 +28,7 @@ pub(crate) fn assert_applies_once(pod: &Value, context: &PodContext<'_>) {
     plan.warnings().iter().for_each(|warning| assert_printable(warning));
     let operations = patch(pod, &plan);
     assert!(operations.0.iter().all(|one| matches!(one, json_patch::PatchOperation::Add(_))), "{operations}");
-    // What goes to the API server is text.
+    // The API server receives the patch as text.
     let operations: json_patch::Patch = serde_json::from_str(&serde_json::to_string(&operations).unwrap()).unwrap();
     let mut patched = pod.clone();
     json_patch::patch(&mut patched, &operations).expect("the patch does not apply");

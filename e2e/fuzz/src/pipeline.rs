@@ -1,4 +1,4 @@
-//! The way of a document: parsed, pruned, compiled, read back.
+//! Steps from a document to a snapshot: parse, prune, compile, read.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ pub(crate) fn whole(document: document::Document) -> Pruned {
     prune(document, &KEEP_ALL)
 }
 
-/// Compiles a second time. Panics if the result differs: equal documents must give equal bytes.
+/// Compiles a document a second time. Panics if the result differs, because equal documents must give equal bytes.
 pub(crate) fn assert_deterministic(pruned: &Pruned, largest_file: usize, options: &Options<'_>, first: &Compiled) {
     let second = compile_to_files_of(largest_file, pruned, options).expect("one document compiles only once");
     assert!(first.files == second.files, "one document compiles to different bytes");
@@ -26,7 +26,7 @@ pub(crate) fn assert_deterministic(pruned: &Pruned, largest_file: usize, options
     assert_eq!(first.summary, second.summary);
 }
 
-/// Reads what the compiler wrote. The reader must accept all of it.
+/// Reads all files that the compiler wrote. Panics if the reader refuses one.
 pub(crate) fn read(compiled: &Compiled) -> Snapshot<&[u8]> {
     let (documents, others): (Vec<_>, Vec<_>) = compiled
         .files

@@ -7,16 +7,16 @@ use std::sync::{Mutex, PoisonError};
 
 use remora_testing::not_run;
 
-/// What Python says of a pattern and a text.
+/// Python's answer to a pattern and a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The text begins with what the pattern matches.
+    /// The pattern matches at the start of the text.
     Match,
-    /// It does not.
+    /// The pattern does not match at the start of the text.
     NoMatch,
-    /// The pattern is none.
+    /// The pattern is not valid.
     Refused,
-    /// It took more than a second, or met a limit of the interpreter; or there is no Python.
+    /// The search took more than a second or reached a limit of the interpreter, or Python is not installed.
     Unknown,
 }
 
@@ -44,7 +44,7 @@ impl Python {
     }
 }
 
-/// Asks Python whether the text begins with what the pattern matches.
+/// Asks Python if the pattern matches at the start of the text.
 pub(crate) fn matches(pattern: &str, text: &str) -> Answer {
     // The inner option is `None` if there is no Python.
     static PYTHON: Mutex<Option<Option<Python>>> = Mutex::new(None);

@@ -1,6 +1,6 @@
-//! Regular expressions: automaton, backtracking and Python's `re` answer alike.
+//! Regular expressions: the automaton, the backtracking search and Python's `re` give the same answer.
 //!
-//! The input is a pattern, a NUL, and the text that it is asked of.
+//! The input is a pattern, a NUL, and the text to search.
 
 use std::hash::{DefaultHasher, Hasher as _};
 
@@ -12,16 +12,18 @@ use serde_json::json;
 use crate::python::{self, Answer};
 use crate::{assert_printable, pipeline};
 
-/// Changes no meaning, and is more than an automaton can do: with it behind, a pattern is searched by backtracking.
+/// Suffix that does not change the meaning of a pattern and that no automaton can express, so the pattern is searched
+/// by backtracking.
 const BACKTRACKING: &str = "(?=)";
 
-/// Texts and patterns that are longer are not shown to Python, which knows no budget.
+/// Largest length of an input in bytes that is compared with Python, which has no budget.
 const MOST_FOR_PYTHON: usize = 256;
 
-/// One input of so many is shown to Python, by its hash. The replay of the corpus shows it all of them.
+/// Python checks one of this many inputs, which the hash of the input selects. In the replay of the corpus it checks
+/// all of them.
 const PYTHON_SAMPLE: u64 = if cfg!(feature = "engine") { 8 } else { 1 };
 
-/// What a refused pattern's message has where the limit is Remora's own, and not Python's.
+/// Parts of messages that name a limit which only Remora has, and not Python.
 const OWN_LIMITS: [&str; 8] = [
     "are compiled",
     "compiles to more than",
@@ -33,25 +35,25 @@ const OWN_LIMITS: [&str; 8] = [
     "comes after others",
 ];
 
-/// What became of a pattern.
+/// Outcome of a pattern.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Match,
     NoMatch,
     Refused,
-    /// Beyond what Remora compiles, or what a search may take.
+    /// The pattern is beyond a limit of Remora's compiler, or the search is beyond its budget.
     Limit,
 }
 
-/// A pattern has one answer: of its automaton, by backtracking, and of Python.
+/// Asserts that the automaton, the backtracking search and Python give the same answer.
 pub fn run(data: &[u8]) {
     let data = String::from_utf8_lossy(data);
     let Some((pattern, text)) = data.rsplit_once('\0') else { return };
     let [plain, searched] = outcomes(pattern, text);
     match (&plain, &searched) {
-        // What ends in the middle may go on with what is put behind it.
+        // An incomplete pattern may become complete with the suffix.
         (Outcome::Refused, _) => {}
-        // The program or its search can be beyond a limit where the automaton is not.
+        // The backtracking program or its search can be beyond a limit that the automaton does not reach.
         (Outcome::Limit, _) | (_, Outcome::Limit) => {}
         _ => assert_eq!(plain, searched, "{pattern:?} and {pattern:?}{BACKTRACKING} on {text:?}"),
     }
@@ -69,7 +71,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Of the pattern as it is, and of the pattern where it is searched by backtracking.
+/// Returns the outcome of the pattern itself, and of the pattern with the suffix [`BACKTRACKING`].
 fn outcomes(pattern: &str, text: &str) -> [Outcome; 2] {
     let searched = format!("{pattern}{BACKTRACKING}");
     let (compiled, limits) = compile([pattern, &searched]);
@@ -124,7 +126,7 @@ fn document() -> Document {
     document::parse(document.to_string().as_bytes()).unwrap()
 }
 
-/// Which features are enabled, and the first segment that the budget left undecided.
+/// Returns which features are enabled, and the first segment that the budget left undecided.
 fn evaluate(snapshot: &Snapshot<&[u8]>, text: &str) -> ([bool; 2], Option<String>) {
     let mut request = RequestState::default();
     snapshot.identify(&mut request, "x");
@@ -140,7 +142,8 @@ fn is_sampled(data: &[u8]) -> bool {
     hasher.finish().is_multiple_of(PYTHON_SAMPLE)
 }
 
-/// True where every version of Unicode knows the characters alike: Python's and ours are of different years.
+/// True if all characters have the same properties in every version of Unicode: Python and Remora have different
+/// versions.
 fn is_of_all_unicodes(text: &str) -> bool {
     text.chars()
         .all(|c| matches!(c, '\0'..='\u{24f}' | 'Α'..='ω' | '\u{660}'..='\u{669}' | '\u{212a}' | 'ẞ' | '日' | '😀'))

@@ -1,7 +1,7 @@
-//! Requests that are HTTP: routes, queries, headers and bodies.
+//! Valid HTTP requests: routes, queries, headers and bodies.
 //!
-//! The input is a request without its framing: the method and the target, lines of headers, an empty line, and the body. A
-//! key and the body's length are added, and the signature of a header [`UNSIGNED`].
+//! The input is a request without its framing: the method and the target, lines of headers, an empty line, and the
+//! body. The target adds a key, the length of the body, and the signature of a header [`UNSIGNED`].
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -14,16 +14,17 @@ use serde_json::value::RawValue;
 use crate::environment::{CLIENT_KEY, SERVER_KEY};
 use crate::server::{Answer, ENVIRONMENT, ORIGIN, OVERRIDE_KEY, Port, Then, exchange};
 
-/// Headers of which each request has its own.
+/// Headers that the target sets itself. It drops them from the input.
 const FRAMING: [&str; 6] = ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade"];
 
-/// Header of an input with overrides of flags as JSON. The target signs it, which no random change of bytes would.
+/// Header of an input with overrides of flags as JSON. The target signs it, because random changes never give a valid
+/// signature.
 const UNSIGNED: &str = "x-unsigned-override";
 
-/// What a request may be answered with.
+/// Expected statuses of an answer.
 const STATUSES: [u16; 16] = [200, 204, 304, 400, 401, 403, 404, 405, 408, 413, 414, 415, 421, 422, 431, 503];
 
-/// A request gets an expected answer, the same in both dialects.
+/// Asserts that a request gets an expected answer, and that both dialects agree.
 pub fn run(data: &[u8]) {
     let (head, body) = split(data);
     let (first, headers) = head.split_once('\n').unwrap_or((head, ""));
@@ -33,7 +34,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Head and body. The head is its longest part that is text.
+/// Splits an input into head and body. The head ends before the first byte that is not UTF-8.
 fn split(data: &[u8]) -> (&str, &[u8]) {
     let end = data.windows(2).position(|two| two == b"\n\n").unwrap_or(data.len());
     let (head, body) = data.split_at(end);
@@ -44,7 +45,7 @@ fn split(data: &[u8]) -> (&str, &[u8]) {
 
 fn ask(first: &str, headers: &str, body: &[u8]) -> Answer {
     let (method, target) = first.split_once(' ').unwrap_or((first, "/"));
-    // What no HTTP library sends is a matter of the target `heads`.
+    // The target `heads` covers bytes that no HTTP library sends.
     let method: String = method.chars().filter(char::is_ascii_alphabetic).collect();
     let target: String = target.bytes().map(encoded).collect();
     let mut request =
@@ -92,7 +93,7 @@ fn signed(json: &str) -> String {
     value + " " + json
 }
 
-/// A byte of a target as clients send it.
+/// Returns a byte of a request target, percent-encoded if it is not graphic ASCII.
 fn encoded(byte: u8) -> String {
     if byte.is_ascii_graphic() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
 }
@@ -143,7 +144,7 @@ struct OpenFeatureFlag<'a> {
     value: Option<&'a RawValue>,
 }
 
-/// The same identity, asked by OFREP, has the same flags.
+/// Asserts that OFREP returns the same flags for this identity.
 fn dialects_agree(headers: &str, body: &[u8], answer: &Answer) {
     let Ok(identity) = serde_json::from_slice::<Identity<'_>>(body) else { return };
     let mut names = HashSet::new();
@@ -158,7 +159,8 @@ fn dialects_agree(headers: &str, body: &[u8], answer: &Answer) {
         context += &format!(",{}:{}", quoted(&own.trait_key), own.trait_value);
     }
     context += "}}";
-    // The key depends on the parity where the headers name none.
+    // Without a key in the headers, the parity of the body's length chooses the key, so both bodies need the same
+    // parity.
     if context.len() & 1 != body.len() & 1 {
         context.push(' ');
     }

@@ -1,6 +1,6 @@
-//! Admission reviews: the body that the API server posts, whatever is in it.
+//! Admission reviews: the bodies of requests to the webhook.
 //!
-//! The input is the body.
+//! The input is the body of a request.
 
 use std::convert::Infallible;
 
@@ -19,10 +19,11 @@ use tower::{ServiceExt as _, service_fn};
 use crate::assert_printable;
 use crate::patch::config;
 
-/// An admission review gets an answer whose patch holds.
+/// Asserts that a review gets an answer, that its patch applies, and that the patched pod is not patched again.
 pub fn run(data: &[u8]) {
     thread_local! {
-        // Never dropped: they would end at the end of the thread, when what they need is gone.
+        // Leaked on purpose. Thread-local values are dropped at the end of the thread, when other values that these
+        // need no longer exist.
         static WEBHOOK: (&'static Runtime, &'static Router) = webhook();
     }
     let (runtime, router) = WEBHOOK.with(|webhook| *webhook);
@@ -31,7 +32,7 @@ pub fn run(data: &[u8]) {
         assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
         return assert_printable(body.trim_end());
     }
-    // Members that nobody reads may hold numbers that are no numbers here.
+    // The webhook skips members that it does not read. They may hold numbers that `serde_json::Value` cannot represent.
     let Ok(mut review) = serde_json::from_slice::<Value>(data) else { return };
     let response = response(&review, &body);
     let Some(patch) = response.get("patch") else { return };
@@ -45,7 +46,7 @@ pub fn run(data: &[u8]) {
     assert!(again["allowed"] == true && again.get("patch").is_none(), "a patched pod is patched again: {again}");
 }
 
-/// The response of a review, which must be one to this request.
+/// Returns the response in an answer. Panics if it does not belong to this review.
 fn response(review: &Value, body: &str) -> Value {
     let mut answer: Value = serde_json::from_str(body).unwrap();
     assert_eq!((&answer["apiVersion"], &answer["kind"]), (&json!("admission.k8s.io/v1"), &json!("AdmissionReview")));
@@ -77,7 +78,8 @@ fn webhook() -> (&'static Runtime, &'static Router) {
     (Box::leak(Box::new(runtime)), Box::leak(Box::new(router)))
 }
 
-/// An API server that knows of `storefront` in namespace `shop`, and of a namespace `quiet` with defaults.
+/// Returns a client of a simulated API server. It has the environment `storefront` in the namespace `shop`, and a
+/// namespace `quiet` with defaults.
 fn api_server() -> Client {
     let answer = |request: Request<kube::client::Body>| async move {
         let path = request.uri().path();

@@ -1,4 +1,4 @@
-//! A sidecar in this process, asked over sockets as every client does.
+//! A sidecar in this process, which the targets call over sockets, as clients do.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
@@ -18,34 +18,34 @@ use tokio::time::timeout;
 
 use crate::environment;
 
-/// How long the sidecar may take to answer and to hang up on a client that has nothing more to say. Only a hang meets it.
+/// Time limit for the answer and for the end of the connection. Only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Name of the served environment.
 pub(crate) const ENVIRONMENT: &str = "fuzz";
 /// Key that signs overrides of flags.
 pub(crate) const OVERRIDE_KEY: &[u8] = b"a key for signed overrides of flags";
-/// The origin whose pages may read answers.
+/// Origin whose pages may read answers.
 pub(crate) const ORIGIN: &str = "http://localhost:3000";
 
-/// What a client does when it has sent its bytes.
+/// Behaviour of the client after it has sent its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It waits for the sidecar to hang up.
+    /// The client waits until the sidecar closes the connection.
     Wait,
-    /// It says that nothing more will come. hyper may then hang up before it has answered.
+    /// The client closes its sending side. hyper may then close the connection before it answers.
     End,
 }
 
-/// Where bytes are sent.
+/// Destination of the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Port {
-    /// Flags, over the socket in the file system.
+    /// The flags, over the Unix domain socket.
     Data,
     /// Health and metrics.
     Admin,
 }
 
-/// A directory of this thread's own.
+/// Directory of this thread, which is removed with this value.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -64,9 +64,10 @@ impl Drop for Directory {
     }
 }
 
-/// A sidecar that serves `environment.json`, on the thread of whoever asks it.
+/// Sidecar that serves `environment.json`. It runs on the thread of its caller.
 struct Sidecar {
-    /// Never dropped: they would end at the end of the thread, when what they need is gone.
+    /// Both are leaked on purpose. Thread-local values are dropped at the end of the thread, when other values that
+    /// these need no longer exist.
     runtime: &'static Runtime,
     tasks: &'static LocalSet,
     directory: Directory,
@@ -103,7 +104,7 @@ impl Sidecar {
             }
             Port::Admin => {
                 let stream = TcpStream::connect(self.admin).await.unwrap();
-                // Ports of closed connections would be used up within seconds.
+                // Otherwise the closed connections would use up all ports within seconds.
                 stream.set_zero_linger().unwrap();
                 answered(stream, request, then).await
             }
@@ -111,13 +112,13 @@ impl Sidecar {
     }
 }
 
-/// Sends bytes, and returns all that comes back until the sidecar hangs up, or begins a stream of
-/// events, which goes on for those who only listen.
+/// Sends bytes, and returns all received bytes. Ends when the sidecar closes the connection or starts a stream of
+/// events, which would go on.
 async fn answered(stream: impl AsyncRead + AsyncWrite, request: &[u8], then: Then) -> Vec<u8> {
     let (mut reading, mut writing) = split(stream);
     let mut answer = Vec::new();
     let sending = async {
-        // The sidecar may have hung up already.
+        // The sidecar may have closed the connection already.
         let _ = writing.write_all(request).await;
         if then == Then::End {
             let _ = writing.shutdown().await;
@@ -133,14 +134,14 @@ async fn answered(stream: impl AsyncRead + AsyncWrite, request: &[u8], then: The
     answer
 }
 
-/// True if the head of a stream of events is there.
+/// True if the answer contains the whole head of a stream of events.
 fn is_stream(answer: &[u8]) -> bool {
     let kind = b"content-type: text/event-stream";
     let at = answer.windows(kind.len()).position(|window| window == kind);
     at.is_some_and(|at| answer[at..].windows(4).any(|four| four == b"\r\n\r\n"))
 }
 
-/// Sends bytes to this thread's sidecar, and returns all that comes back. Panics if the connection does not end.
+/// Sends bytes to this thread's sidecar, and returns all received bytes. Panics if the connection does not end.
 pub(crate) fn exchange(port: Port, request: &[u8], then: Then) -> Vec<u8> {
     thread_local! {
         static SIDECAR: OnceCell<Sidecar> = const { OnceCell::new() };
@@ -155,7 +156,7 @@ pub(crate) fn exchange(port: Port, request: &[u8], then: Then) -> Vec<u8> {
     })
 }
 
-/// An answer's status, its headers and its body.
+/// Status, headers and body of an answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -164,7 +165,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Reads the first of the answers that came back. Panics if it is none.
+    /// Parses the first answer in these bytes. Panics if there is no valid answer.
     pub(crate) fn read(bytes: &[u8]) -> Answer {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer has no end of its head");
         let head = std::str::from_utf8(&bytes[..end]).expect("the head of an answer is not text").to_owned();
@@ -177,7 +178,7 @@ impl Answer {
         answer
     }
 
-    /// The value of a header, by its name in lower case.
+    /// Returns the value of the header with this name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head
             .lines()

@@ -1,8 +1,8 @@
-//! Snapshot files: whatever a file holds, reading it and evaluating it ends, and nothing panics.
+//! Snapshot files: reading and evaluating any bytes ends without a panic.
 //!
-//! The input is a list of edits of a valid file. The first byte chooses the environment, its file, whether the checksum is made
-//! right again, and who asks; each edit is eight bytes: what is done, where (three bytes), and with what (four). So an input stays an
-//! attack when the format moves on.
+//! The input is a list of edits of a valid file. The first byte chooses the environment, the file, the role of the
+//! caller, and if the checksum is recomputed. Each edit has eight bytes: operation (one), place (three) and operand
+//! (four). So an input still attacks the reader after a change of the format.
 
 use std::sync::OnceLock;
 
@@ -12,18 +12,18 @@ use siphasher::sip128::SipHasher13;
 
 use crate::environment;
 
-/// Where the checksum lies, and from where on it counts.
+/// Position of the checksum. It covers all bytes after it.
 const CHECKSUM: std::ops::Range<usize> = 24..40;
-/// Headers and section tables: edits of these reach the most.
+/// Length in bytes of headers and section tables, in which edits reach the most code.
 const TABLES: usize = 512;
-/// What an edit may add to a file.
+/// Largest number of bytes that an edit adds to a file.
 const MOST_ADDED: usize = 4096;
-/// Small files, so that overrides and the document are in files of their own.
+/// Limit of a file in bytes. It is small, so that overrides and the document get separate files.
 const SMALL_FILES: usize = 19_500;
-/// Names of features of `environment.json`, and one that it has not.
+/// Names of features of `environment.json`, and one unknown name.
 const FEATURES: [&str; 5] = ["plain", "split", "dependent", "secret", "none"];
 
-/// A snapshot with edited bytes is read and evaluated without a panic.
+/// Asserts that an edited snapshot is read and evaluated without a panic.
 pub fn run(data: &[u8]) {
     let Some((&choice, edits)) = data.split_first() else { return };
     let role = if choice & 0x80 == 0 { Role::Client } else { Role::Server };
@@ -41,20 +41,20 @@ pub fn run(data: &[u8]) {
     exercise(&files, role);
 }
 
-/// What is edited.
+/// Files to edit.
 struct Environments {
     /// The environment in one core and its document.
     whole: Vec<File>,
-    /// The same in many small files.
+    /// The same environment in many small files.
     parts: Vec<File>,
     /// A pointer, and the core that it names.
     pointed: Vec<File>,
-    /// A small environment for each kind of segment: most inputs are of these, as they take a tenth of the time.
+    /// One small environment for each segment. Most inputs edit one of these, because they take a tenth of the time.
     small: Vec<Vec<File>>,
 }
 
 impl Environments {
-    /// The files, and which of them is edited.
+    /// Returns the files, and the index of the file to edit.
     fn choose(&self, choice: u8, number: usize) -> (&[File], usize) {
         if choice & 0x40 != 0 {
             return (&self.small[number % self.small.len()], 0);
@@ -90,7 +90,7 @@ fn edit(file: &mut Vec<u8>, edits: &[u8]) {
         let &[operation, a, b, c, ref value @ ..] = edit;
         let place = u32::from_le_bytes([a, b, c, 0]) as usize;
         let value = u32::from_le_bytes(*value);
-        // Every operation twice: anywhere, and among the tables.
+        // The highest bit chooses the range of the operation: the whole file, or the tables.
         let reach = if operation & 0x80 == 0 { file.len() } else { file.len().min(TABLES) };
         let Some(place) = place.checked_rem(reach) else { continue };
         let word = place & !3;
@@ -104,7 +104,7 @@ fn edit(file: &mut Vec<u8>, edits: &[u8]) {
                     put(file, word, old.wrapping_add(value));
                 }
             }
-            // Words that the file has elsewhere are the likeliest to be taken for good.
+            // A word from elsewhere in the file is the most likely to pass validation.
             3 => {
                 if let Some(other) = read(file, (value as usize % file.len()) & !3) {
                     put(file, word, other);
@@ -133,7 +133,7 @@ fn put(file: &mut [u8], at: usize, word: u32) {
     }
 }
 
-/// Makes length and checksum right again, so that what is behind them is reached.
+/// Corrects length and checksum, so that the reader gets past them.
 fn seal(file: &mut [u8]) {
     let length = file.len() as u64;
     if let Some(own) = file.get_mut(16..24) {
@@ -156,7 +156,7 @@ fn read<'a>(core: &'a [u8], parts: &'a [u8]) -> Option<Snapshot<&'a [u8]>> {
     named.or_else(|| Snapshot::read_other_parts(parts, &pointer).ok())
 }
 
-/// Reads the files as the sidecar does, and asks everything there is to ask.
+/// Reads the files as the sidecar does, and calls every function of the snapshot.
 fn exercise(files: &[(&str, &[u8])], role: Role) {
     let (parts, others): (Vec<_>, Vec<_>) = files[1..].iter().partition(|(name, _)| files::is_core_part(name));
     let parts = parts.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>().concat();

@@ -1,4 +1,4 @@
-//! Words that JSON inputs are mutated with: names of members, and values that the code under test tells apart.
+//! Words for the mutations of JSON inputs: names of members, and values that the code under test treats differently.
 
 /// Words of environment documents.
 pub const DOCUMENT: [&str; 84] = [

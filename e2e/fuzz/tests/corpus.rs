@@ -1,4 +1,5 @@
-//! Every file of `corpus/` is run by its target, without an engine: what was found once stays mended on every platform.
+//! Tests that replay every file of `corpus/` without an engine, so that a repaired fault stays repaired on every
+//! platform.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -10,9 +11,9 @@ use std::time::Duration;
 
 use remora_fuzz::{TARGETS, target};
 
-/// How long one file may take. Only one that never ends meets it.
+/// Time limit for one file. Only an input that never ends reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What the main thread of a program has.
+/// Stack size in bytes, as of the main thread of a program.
 const STACK: usize = 8 << 20;
 
 fn directory(name: &str) -> PathBuf {
@@ -24,7 +25,7 @@ fn names(directory: &Path) -> BTreeSet<String> {
     entries.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
-/// Runs all files of a target. Panics at the first that the target panics on, or that does not end.
+/// Runs a target on all its files. Panics at the first file on which the target panics or does not end.
 fn replay(name: &str) {
     let run = target(name).unwrap().run;
     let directory = directory("corpus").join(name);

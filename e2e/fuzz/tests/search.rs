@@ -1,5 +1,5 @@
-//! A fixed number of inputs for each target, made of the corpus by random numbers from a fixed seed: every run of a commit
-//! tries the same inputs.
+//! Tests that run each target on a fixed number of changed inputs. The changes come from random numbers with a fixed
+//! seed, so every run of a commit tries the same inputs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -12,18 +12,18 @@ use fastrand::Rng;
 use remora_fuzz::engine::mutate_json;
 use remora_fuzz::{target, words};
 
-/// Inputs of each target: all targets together take about a minute.
+/// Number of inputs for each target. All targets together take about a minute.
 const INPUTS: u64 = 1_500;
-/// Changes of one input at most.
+/// Largest number of changes of one input.
 const MOST_CHANGES: usize = 8;
-/// Bytes of one input at most.
+/// Largest length of an input in bytes.
 const LONGEST: usize = 4096;
-/// How long one input may take. Only one that never ends meets it.
+/// Time limit for one input. Only an input that never ends reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What the main thread of a program has.
+/// Stack size in bytes, as of the main thread of a program.
 const STACK: usize = 8 << 20;
 
-/// The files of a target's corpus, by name.
+/// Returns the files of a target's corpus, sorted by name.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
     let mut files: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -31,7 +31,7 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| std::fs::read(file).unwrap()).collect()
 }
 
-/// The input of this number.
+/// Returns the input with this number.
 fn input(name: &str, corpus: &[Vec<u8>], number: u64) -> Vec<u8> {
     let mut random = Rng::with_seed(number);
     let mut input = random.choice(corpus).unwrap().clone();
@@ -44,7 +44,7 @@ fn input(name: &str, corpus: &[Vec<u8>], number: u64) -> Vec<u8> {
     if !json.is_empty() {
         let size = input.len();
         input.resize(LONGEST, 0);
-        // A seed that is no multiple of four asks for a change of JSON.
+        // With an odd seed, `mutate_json` changes the JSON, because it leaves only multiples of four to the engine.
         let seed = random.u32(..) | 1;
         let length = mutate_json(json, &mut input, size, LONGEST, seed, |_, size, _| size);
         input.truncate(length);
@@ -57,7 +57,7 @@ fn input(name: &str, corpus: &[Vec<u8>], number: u64) -> Vec<u8> {
     input
 }
 
-/// Changes a byte, takes bytes out, or copies some of another input.
+/// Changes, inserts or removes bytes, or copies bytes of another input.
 fn change(input: &mut Vec<u8>, other: &[u8], random: &mut Rng) {
     let at = random.usize(..=input.len());
     let some = |length: usize, random: &mut Rng| {
@@ -73,7 +73,8 @@ fn change(input: &mut Vec<u8>, other: &[u8], random: &mut Rng) {
     }
 }
 
-/// Runs the inputs of a target. Panics at the first that the target panics on, or that does not end, and keeps it.
+/// Runs a target on its inputs. Panics at the first input on which the target panics or does not end, and saves that
+/// input.
 fn search(name: &'static str) {
     let run = target(name).unwrap().run;
     let (send, inputs) = channel();

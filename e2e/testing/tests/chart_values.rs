@@ -34,7 +34,7 @@ fn default<'a>(values: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(values, |value, key| &value[key])
 }
 
-/// Returns true if users fill this value as a whole, whatever members its default has.
+/// Returns true if users set this value as a whole, whatever members its default has.
 fn is_whole(path: &str, value: &Value) -> bool {
     path.ends_with(".resources") || value.as_object().is_none_or(serde_json::Map::is_empty)
 }

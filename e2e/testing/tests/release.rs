@@ -68,7 +68,7 @@ impl Directory {
     }
 }
 
-/// Returns what is needed to pack a release and does not exist here.
+/// Returns a requirement for packing a release that this machine lacks.
 fn lacking() -> Option<String> {
     for (program, argument) in [("go", "version"), ("jq", "--version"), ("tar", "--version"), ("git", "--version")] {
         if run(Command::new(program).arg(argument)).is_err() {
@@ -158,14 +158,14 @@ fn workflow(name: &str) -> String {
     std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap()
 }
 
-/// A developer can do by the same targets what a workflow does.
+/// A developer can run every step of a workflow with the same make targets.
 #[test]
 fn workflows_run_make_targets_only() {
     let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
     for name in WORKFLOWS {
         let workflow: Value = serde_yaml::from_str(&workflow(name)).unwrap();
         let jobs = workflow["jobs"].as_object().unwrap().values();
-        // A job that uses another workflow has no steps of its own.
+        // A job that calls another workflow has no steps.
         let steps = jobs.flat_map(|job| job["steps"].as_array().into_iter().flatten());
         let commands: Vec<&str> = steps.filter_map(|step| step["run"].as_str()).collect();
         assert!(!commands.is_empty(), "{name}");

@@ -91,7 +91,7 @@ async fn secret_canary_is_found_nowhere() -> anyhow::Result<()> {
         for (what, text) in &all {
             anyhow::ensure!(!text.contains(CANARY), "{CANARY} is in {what}: {text}");
         }
-        // The search covers the right places: each contains a trace of the fault.
+        // Each searched place contains a trace of the fault, so the search covers the right places.
         for (what, sign) in [
             ("the FeatureEnvironment", "AuthenticationFailed"),
             ("the Events", "AuthenticationFailed"),

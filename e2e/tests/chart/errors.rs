@@ -1,4 +1,4 @@
-//! The chart's own errors name the value, say what is wrong, and say what to write.
+//! The chart's own errors name the value, the problem, and what to write.
 
 use serde_json::{Value, json};
 

@@ -14,7 +14,7 @@ use tokio::process::Command;
 use super::certificates::{AUTHORITY, bundle};
 
 const CAP: Duration = Duration::from_secs(60);
-/// Compares what a server-side apply of the release's manifests would leave with what is there.
+/// Compares the result of a server-side apply of the release's manifests with the objects in the cluster.
 const COMPARE: &str = "helm get manifest remora --namespace remora-system | \
                        kubectl diff --server-side --force-conflicts --field-manager argocd-controller -f -";
 

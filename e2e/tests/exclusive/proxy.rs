@@ -16,7 +16,7 @@ use squid::{SERVER, Squid, USER};
 const SECRET: &str = "proxy";
 /// Server that the controller may contact, and the proxy refuses.
 const REFUSED: &str = "https://refused.remora-e2e.test";
-/// Server that the controller may contact, at an address that it must not.
+/// Server whose origin is allowed, at an address that the controller must not contact.
 const METADATA: &str = "https://169.254.169.254";
 /// Server that the controller may not contact.
 const FOREIGN: &str = "https://foreign.remora-e2e.test";
@@ -53,7 +53,7 @@ async fn refused(case: &Case, name: &str, reason: &str, words: &str) -> anyhow::
     .await
 }
 
-/// The proxy's refusals and the controller's own, each in the words of its condition.
+/// Refusals of the proxy and of the controller, each with the words of its condition.
 async fn refusals(case: &Case, squid: &Squid, direct: &str) -> anyhow::Result<()> {
     let unavailable = "UpstreamUnavailable";
     for (name, server, reason, words) in [
@@ -101,7 +101,7 @@ async fn server_is_reached_through_squid_only() -> anyhow::Result<()> {
         if Node::local("a proxy").await?.is_none() {
             return Ok(());
         }
-        // It listens on this machine's loopback address: pods have no route to it, and the proxy on this machine has.
+        // The server listens on this machine's loopback address: the proxy on this machine reaches it, and pods do not.
         let upstream = Upstream::start(&Options { names: vec![SERVER.to_owned()], ..Options::local() }).await?;
         upstream.store().put(&case.server_key(), &storefront(&case.client_key(), 0).to_string())?;
         let squid = Squid::start().await?;

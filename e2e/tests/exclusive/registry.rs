@@ -16,7 +16,7 @@ use super::unpullable::held_back;
 
 /// Registry in README.md.
 const EXAMPLE: &str = "registry.example.org/remora";
-/// First bytes of a compressed file: of all that is stored, only the chart is one.
+/// First bytes of a compressed file. The chart is the only such file in the registry.
 const COMPRESSED: [u8; 3] = [0x1f, 0x8b, 0x08];
 /// Name of the pull secret.
 const PULL_SECRET: &str = "registry";

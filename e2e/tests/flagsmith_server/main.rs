@@ -1,4 +1,4 @@
-//! A Flagsmith server and a sidecar, asked the same.
+//! Sends the same requests to a Flagsmith server and to a sidecar, and compares the answers.
 //!
 //! The test makes a project by the server's REST API, asks the server for flags and identities, compiles the server's
 //! document, and asks a sidecar the same. With `REMORA_FLAGSMITH_URL` and `REMORA_FLAGSMITH_TOKEN`, as `make

@@ -1,4 +1,4 @@
-//! The project that both are asked about.
+//! The project whose flags are requested from both servers.
 
 use serde_json::{Value, json};
 

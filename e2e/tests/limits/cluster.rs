@@ -1,5 +1,5 @@
-//! API server over HTTP for exactly the calls of a whole operator: it keeps what is written, and its watches never tell
-//! of a change.
+//! API server over HTTP for exactly the calls of a whole operator. It stores what the operator writes, and its watches
+//! report no changes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -22,7 +22,7 @@ use super::cluster::Cluster;
 use super::program::{Cgroup, Running, chart_limit, free_port, kubeconfig, probe};
 use super::shapes::SHAPES;
 
-/// Longest time for all documents of a test. Only a hang meets it: a debug build on a busy machine takes minutes.
+/// Longest time for all documents of a test. Only a hang reaches it: a debug build on a busy machine takes minutes.
 const CAP: Duration = Duration::from_secs(1800);
 /// Bytes of a document in a ConfigMap: as many as an object can have.
 const OBJECT: usize = 1_000_000;
@@ -191,7 +191,7 @@ async fn operator_whose_child_spins_answers_health_and_keeps_its_lease() -> anyh
             assert_eq!(probe(admin, path).await.expect("the admin port answers"), 200, "{path}");
         }
     };
-    // It computes, and the operator answers.
+    // The child computes, and the operator answers meanwhile.
     let began = ticks(child);
     eventually("the child computes", CAP, async || {
         healthy().await;

@@ -1,4 +1,4 @@
-// Asks by Flagsmith's SDK for Go, in remote evaluation; one line of JSON comes in, one goes out.
+// Reads flags through Flagsmith's SDK for Go, in remote evaluation. Reads one line of JSON, and prints one.
 package main
 
 import (
@@ -28,7 +28,7 @@ func kind(err error) any {
 	return fmt.Sprintf("%T", err)
 }
 
-// failing returns what an application sees if nothing can be fetched: with a default handler, and without one.
+// failing returns what an application gets if no flags can be fetched: with a default handler, and without one.
 func failing(key, url string) map[string]any {
 	ctx := context.Background()
 	handled := flagsmith.NewClient(key, flagsmith.WithBaseURL(url), flagsmith.WithDefaultHandler(inDefault))
@@ -91,6 +91,6 @@ func main() {
 		"server_down":     failing(asked.Key, asked.Nobody+"/api/v1/"),
 		"analytics":       []any{isCounted, countedValue},
 	})
-	// The SDK sends what was counted every ten seconds. The test ends this program when it has seen it.
+	// The SDK sends its counts every ten seconds. The test ends this program when the counts have arrived.
 	plan.Lines.Scan()
 }

@@ -1,4 +1,5 @@
-// Asks Flagsmith's SDK for Go in local evaluation: it fetches the document, and evaluates by itself.
+// Reads flags through Flagsmith's SDK for Go in local evaluation: the SDK fetches the document, and evaluates in this
+// process.
 package main
 
 import (
@@ -15,7 +16,7 @@ func main() {
 	client := flagsmith.NewClient(
 		asked.Key, flagsmith.WithBaseURL(plan.Env("FLAGSMITH_API_URL")), flagsmith.WithLocalEvaluation(ctx),
 	)
-	// The SDK fetches it on another goroutine, which nothing waits for.
+	// The SDK fetches the document on another goroutine, and does not wait for it.
 	plan.Check(client.UpdateEnvironment(ctx))
 	environment, err := client.GetEnvironmentFlags(ctx)
 	plan.Check(err)

@@ -1,4 +1,4 @@
-// Asks through OpenFeature's SDK and its OFREP provider for Go; one line of JSON comes in, one goes out.
+// Reads flags through OpenFeature's SDK and its OFREP provider for Go. Reads one line of JSON, and prints one.
 package main
 
 import (

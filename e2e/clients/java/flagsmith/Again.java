@@ -9,12 +9,12 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 
 /**
- * Asks by Flagsmith's SDK for Java, and again for each line that comes in, by the same client and its connections. It has
- * no second try.
+ * Reads flags through Flagsmith's SDK for Java, and again for each further line of input, with the same client and its
+ * connections. The client does not retry.
  */
 class Again {
   public static void main(String[] arguments) throws Exception {
-    // Threads of the SDK would keep a process that has failed.
+    // After a failure, threads of the SDK would keep the process alive.
     Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> {
       failure.printStackTrace();
       System.exit(1);

@@ -11,7 +11,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.util.Map;
 
-/** Asks Flagsmith's SDK for Java in local evaluation: it fetches the document, and evaluates by itself. */
+/** Reads flags through Flagsmith's SDK for Java in local evaluation: the SDK fetches the document, and evaluates it. */
 class Local {
   static final ObjectMapper JSON = new ObjectMapper();
 
@@ -31,7 +31,7 @@ class Local {
   }
 
   public static void main(String[] arguments) throws Exception {
-    // Threads of the SDK would keep a process that has failed.
+    // After a failure, threads of the SDK would keep the process alive.
     Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> {
       failure.printStackTrace();
       System.exit(1);
@@ -41,7 +41,7 @@ class Local {
         FlagsmithConfig.newBuilder().baseUri(System.getenv("FLAGSMITH_API_URL")).withLocalEvaluation(true).build();
     var flagsmith =
         FlagsmithClient.newBuilder().setApiKey(plan.path("key").asText()).withConfiguration(configuration).build();
-    // It is fetched on another thread.
+    // The SDK fetches the document on another thread.
     flagsmith.updateEnvironment();
     var identities = JSON.createObjectNode();
     for (var subjects = plan.path("subjects").fields(); subjects.hasNext(); ) {

@@ -18,7 +18,7 @@ import java.io.PrintStream;
 import java.util.HashMap;
 import java.util.Map;
 
-/** Asks by Flagsmith's SDK for Java, in remote evaluation; one line of JSON comes in, one goes out. */
+/** Reads flags through Flagsmith's SDK for Java, in remote evaluation. Reads one line of JSON, and prints one. */
 class Remote {
   static final ObjectMapper JSON = new ObjectMapper();
 
@@ -79,7 +79,7 @@ class Remote {
     }
   }
 
-  /** What an application sees where nothing can be fetched: with a default handler, and without one. */
+  /** Returns what an application gets if no flags can be fetched: with a default handler, and without one. */
   static ObjectNode failing(String key, String url) throws FlagsmithClientError {
     var handled = client(key, url, false, true);
     var bare = client(key, url, false, false);
@@ -91,7 +91,7 @@ class Remote {
   }
 
   public static void main(String[] arguments) throws Exception {
-    // Threads of the SDK would keep a process that has failed.
+    // After a failure, threads of the SDK would keep the process alive.
     Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> {
       failure.printStackTrace();
       System.exit(1);
@@ -114,7 +114,7 @@ class Remote {
     var counted = client(key, url, true, false).getIdentityFlags("guest-2");
     var countedValue = JSON.createArrayNode().add(counted.isFeatureEnabled("search_ranking"));
     countedValue.add(JSON.<JsonNode>valueToTree(counted.getFeatureValue("search_ranking")));
-    // Sent on a thread that is not waited for here.
+    // The SDK sends the counts on another thread, and this program does not wait for it.
     counted.getAnalyticsProcessor().flush();
 
     var unknown = client(key, url, false, true).getEnvironmentFlags().getFlag("unheard_of");
@@ -125,7 +125,7 @@ class Remote {
     answers.put("enabled", environment.isFeatureEnabled("dark_mode"));
     answers.set("value", JSON.valueToTree(environment.getFeatureValue("surge_pricing")));
     answers.set("identities", identities);
-    // This SDK refuses those who have no identifier.
+    // This SDK refuses an empty identifier.
     answers.putNull("anonymous").put("anonymous_refused", refused);
     answers.set("unknown", told(unknown));
     answers.put("unknown_without", failure(() -> environment.getFlag("unheard_of")));
@@ -133,7 +133,7 @@ class Remote {
     answers.set("server_down", failing(key, plan.path("nobody").asText() + "/api/v1/"));
     answers.set("analytics", countedValue);
     new PrintStream(System.out, true, UTF_8).println("answers " + answers);
-    // The test ends this when it has seen what was counted.
+    // The test ends this program when the counts have arrived.
     System.in.read();
     System.exit(0);
   }

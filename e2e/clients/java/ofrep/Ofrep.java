@@ -20,7 +20,7 @@ import java.io.PrintStream;
 import java.util.HashMap;
 import java.util.Map;
 
-/** Asks through OpenFeature's SDK and its OFREP provider for Java; one line of JSON comes in, one goes out. */
+/** Reads flags through OpenFeature's SDK and its OFREP provider for Java. Reads one line of JSON, and prints one. */
 class Ofrep {
   static final ObjectMapper JSON = new ObjectMapper();
 
@@ -80,7 +80,7 @@ class Ofrep {
   }
 
   public static void main(String[] arguments) throws Exception {
-    // Threads of the SDK would keep a process that has failed.
+    // After a failure, threads of the SDK would keep the process alive.
     Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> {
       failure.printStackTrace();
       System.exit(1);

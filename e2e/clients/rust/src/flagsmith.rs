@@ -1,4 +1,4 @@
-//! Asks through Flagsmith's SDK for Rust, in remote evaluation; one line of JSON comes in, one goes out.
+//! Reads flags through Flagsmith's SDK for Rust, in remote evaluation. Reads one line of JSON, and prints one.
 
 use flagsmith::flagsmith::models::{Flag, Flags, SDKTrait};
 use flagsmith::{Flagsmith, FlagsmithOptions};
@@ -41,7 +41,7 @@ fn identity(flagsmith: &Flagsmith, subject: &Value) -> Flags {
     flagsmith.get_identity_flags(identifier, Some(traits.collect()), transient).expect("an identity's flags")
 }
 
-/// What an application sees where nothing can be fetched: with a default handler, and without one.
+/// Returns what an application gets if no flags can be fetched: with a default handler, and without one.
 fn failing(key: &str, api_url: &str) -> Value {
     let options = || FlagsmithOptions { api_url: api_url.to_owned(), ..options() };
     let handled = client(key, FlagsmithOptions { default_flag_handler: Some(in_default), ..options() });
@@ -76,7 +76,7 @@ fn main() {
     let flags = counted.get_identity_flags("guest-2", None, None).expect("an identity's flags");
     let enabled = flags.is_feature_enabled("search_ranking").expect("a flag");
     let counted_value = json!([enabled, flags.get_feature_value_as_string("search_ranking").expect("a flag")]);
-    // What was counted is sent when the last of them is gone, on a thread that cannot be waited for.
+    // The SDK sends the counts when the client and its flags are dropped, on a thread that a caller cannot wait for.
     drop((counted, flags));
 
     let handled = client(key, FlagsmithOptions { default_flag_handler: Some(in_default), ..options() });
@@ -95,6 +95,6 @@ fn main() {
         "analytics": counted_value,
     });
     println!("answers {answers}");
-    // The test ends this when it has seen what was counted.
+    // The test ends this program when the counts have arrived.
     let _end = std::io::stdin().lines().next();
 }

@@ -1,4 +1,5 @@
-//! Asks by Flagsmith's SDK for Rust, and again for each line that comes in, by the same client and its connections.
+//! Reads flags through Flagsmith's SDK for Rust, and again for each further line of input, with the same client and its
+//! connections.
 
 use flagsmith::{Flagsmith, FlagsmithOptions};
 use serde_json::{Value, json};

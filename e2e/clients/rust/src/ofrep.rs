@@ -1,4 +1,4 @@
-//! Asks through OpenFeature's SDK and its OFREP provider for Rust; one line of JSON comes in, one goes out.
+//! Reads flags through OpenFeature's SDK and its OFREP provider for Rust. Reads one line of JSON, and prints one.
 
 use open_feature::{
     Client, EvaluationContext, EvaluationContextFieldValue, EvaluationError, EvaluationErrorCode, EvaluationResult,
@@ -33,7 +33,7 @@ fn context(plan: &Value, subject: &Value) -> EvaluationContext {
             }
             Value::Number(value) => EvaluationContextFieldValue::Float(value.as_f64().expect("a float")),
             Value::String(value) => EvaluationContextFieldValue::String(value.clone()),
-            // Nothing is this SDK's null.
+            // This SDK has no null, so the trait is left out.
             _ => continue,
         };
         context = context.with_custom_field(name, value);
@@ -41,7 +41,7 @@ fn context(plan: &Value, subject: &Value) -> EvaluationContext {
     context
 }
 
-/// What came of a question; this SDK leaves the default to the application.
+/// Returns the result of an evaluation. This SDK leaves the default value to the application.
 fn told<T: Into<Value>>(result: EvaluationResult<open_feature::EvaluationDetails<T>>, default: &Value) -> Value {
     match result {
         Ok(details) => json!({
@@ -51,7 +51,7 @@ fn told<T: Into<Value>>(result: EvaluationResult<open_feature::EvaluationDetails
         }),
         Err(EvaluationError { code, .. }) => {
             let code = match code {
-                // Here the code is the message.
+                // The text of this code is the message.
                 EvaluationErrorCode::General(_) => "GENERAL".to_owned(),
                 code => code.to_string(),
             };

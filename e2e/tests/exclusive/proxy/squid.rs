@@ -1,4 +1,4 @@
-//! Debian's squid on the machine of the local cluster. It ends with its value.
+//! Debian's squid on the machine of the local cluster. It stops when its value is dropped.
 
 use std::net::TcpListener;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Registries on the node of the local cluster. They end with their values.
+//! Registries on the node of the local cluster. A registry stops when its value is dropped.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,8 @@ impl Registries {
         Ok(chart.with_context(|| format!("no chart was published: {said}"))?.to_owned())
     }
 
-    /// Changes a byte of the one stored file that begins with these bytes, as a thief of the registry's disk could.
+    /// Changes a byte of the one stored file that begins with these bytes, as an attacker with access to the registry's
+    /// disk could.
     pub(super) fn alter(&self, beginning: &[u8]) -> anyhow::Result<Altered> {
         let mut found = Vec::new();
         files(&self.directory.join("content"), &mut found)?;

@@ -214,7 +214,8 @@ mod tests {
         assert!(watched.get("shop", "x").is_some(), "the object was made again before the answer to the deletion");
     }
 
-    /// A reconciliation deletes and writes objects whenever somebody alters them, so that what stays would grow for ever.
+    /// A reconciliation deletes and writes objects whenever a user alters them. Without this, the remembered writes
+    /// would grow without limit.
     #[test]
     fn own_writes_that_the_watch_has_passed_are_forgotten() {
         let (watched, mut feed) = watched(views);

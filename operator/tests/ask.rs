@@ -177,7 +177,7 @@ async fn refresh_waits_for_served_request() {
     let world = world();
     let (code, _) = world.ask(&["refresh", "storefront"]).await.unwrap();
     assert_eq!((code, world.patches().len()), (0, 1));
-    // Nobody serves the request.
+    // No controller serves the request.
     let (code, text) = world.ask(&["refresh", "storefront", "--wait", "1s"]).await.unwrap();
     assert!(code == 1 && text.contains("has not fetched"), "{text}");
     world.serve_refreshes();
@@ -382,7 +382,7 @@ async fn registration_of_another_release_is_left_out() {
     world.edit(world::REGISTRATIONS, |registrations| {
         let mut other = registrations["items"][0].clone();
         other["metadata"]["name"] = json!("remora-other");
-        // Nobody has written its CA certificate, which is a fault.
+        // The CA certificate of the registration is missing, which is a fault.
         other["webhooks"][0]["clientConfig"] = json!({"service": {"name": "w", "namespace": "other"}});
         registrations["items"][0]["webhooks"][0]["clientConfig"]["service"] =
             json!({"name": "remora-webhook", "namespace": "remora-system"});

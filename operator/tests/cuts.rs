@@ -33,7 +33,7 @@ mod volumes;
 use plan::{Fate, Fault, Plan, Sight};
 use reference::{REPLAY, Reference, Tally};
 
-/// Everything that can happen to one write.
+/// All fates that one write can have.
 const FATES: [Fate; 11] = [
     Fate::Before,
     Fate::After,
@@ -48,7 +48,7 @@ const FATES: [Fate; 11] = [
     Fate::Overlap(3),
 ];
 
-/// Everything that a process can see beside what happens.
+/// All ways in which a process can see changes wrongly or late.
 const SIGHTS: [Sight; 5] = [Sight::Lags, Sight::Relists, Sight::Skips, Sight::Swaps, Sight::Drops];
 
 /// Largest number of writes between the two cuts of a pair: the second one hits the recovery from the first.
@@ -56,7 +56,7 @@ const PAIR: usize = 6;
 
 /// Variable with the number of random plans for a long run, which also has every fate of every write.
 const PLANS: &str = "REMORA_CUTS_PLANS";
-/// One of so many writes is cut in a short run, each with another fate.
+/// A short run cuts one of this many writes, each with another fate.
 const SHORT: usize = 3;
 
 /// Returns the number of random plans. `None` in a short run.

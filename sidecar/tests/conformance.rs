@@ -1,8 +1,8 @@
-//! Compares the sidecar with recorded answers of Flagsmith, over sockets: the recorded document is compiled, served, and
-//! asked for every case of `edge-proxy/` (the same bytes) and of `flagsmith-api/` (the same names in the same order,
-//! with the same states and values). Some answers are part of the project (`e2e/recorded`). `REMORA_CONFORMANCE_DIR`
-//! names the directory of all of them; each folder in its `second/` is a set of its own, whose `known.json` names what
-//! differs on purpose.
+//! Compares the sidecar with recorded answers of Flagsmith, over sockets. The tests compile and serve the recorded
+//! document, and send the request of every case of `edge-proxy/` (the bytes must be equal) and of `flagsmith-api/`
+//! (names, their order, states and values must be equal). Some answers are part of the project (`e2e/recorded`).
+//! `REMORA_CONFORMANCE_DIR` names the directory of all of them. Each folder in its `second/` is a separate set, whose
+//! `known.json` names the deliberate differences.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 

@@ -1,4 +1,5 @@
-//! Tests of an environment that grows: beyond a limit, the sidecar refuses what is new, reports it, and serves the rest.
+//! Tests of an environment that grows: beyond a limit, the sidecar refuses the new files, reports that, and serves the
+//! others.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -67,7 +68,7 @@ fn document_that_outgrows_a_file_leaves_previous_one_served_and_is_reported() {
     assert!(serves(&last_good) && flags().status == 200);
     assert_eq!(get(program.admin, "/readyz", &[]).status, 200);
 
-    // It shrinks, and is served again.
+    // The document shrinks, and the sidecar serves it.
     let small = written(number + 1, 10);
     volume.publish_written(&small);
     await_condition("the small document is served", || serves(&small));

@@ -208,8 +208,8 @@ fn volume_cut_between_any_two_system_calls_is_one_whole_revision() {
     }
 }
 
-/// A kubelet that starts again writes the volume again, over what the killed one left. Only one thing stops it: the link
-/// `..data_tmp`, which its own next write refuses to replace. Then the pod keeps the revision before until it is
+/// A kubelet that starts again writes the volume again, over the files of the killed one. Only the link `..data_tmp`
+/// stops it, because kubelet does not replace an existing one. Then the pod keeps the previous revision until it is
 /// replaced, and the controller reports it as behind.
 #[test]
 fn volume_written_again_after_any_cut_is_the_next_revision_or_stays_whole() {

@@ -1,5 +1,5 @@
-//! Requests that Flagsmith's API accepts, although they are not of the documented form: the sidecar answers each of
-//! them, with the flags that the API would return.
+//! Requests that Flagsmith's API accepts although they do not have the documented form: the sidecar answers each of
+//! them with the flags that the API would return.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -151,7 +151,7 @@ fn transient_identity_of_a_query_has_no_override() {
         let answer = get(server.data, &format!("{IDENTITIES}?identifier=somebody{query}&feature=banner"), &CLIENT);
         assert!(answer.body.contains(expected), "{query}: {}", answer.body);
     }
-    // In a body, transient only concerns what is stored.
+    // In a body, `transient` only decides what the server stores.
     assert_eq!(banner(&answer(&server, r#"{"identifier":"somebody","transient":true}"#)), "mine");
 }
 

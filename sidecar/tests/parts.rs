@@ -21,7 +21,7 @@ fn large(revision: u32, bytes: usize) -> Written {
     let mut environment = environment("shop", CLIENT_KEY, revision);
     let letter = char::from(b'a' + (revision % 26) as u8);
     environment.features[0].default.value = format!("\"{}\"", letter.to_string().repeat(bytes));
-    // They would be in a file of their own.
+    // Identity overrides would be in a separate file.
     environment.identity_overrides.clear();
     write(&environment, MAX_FILE_BYTES).unwrap()
 }
@@ -82,7 +82,7 @@ fn core_in_parts_is_served_in_place_and_copied_without_private_memory() {
     }
 }
 
-/// Kubelet brings the files of each revision in several steps, in an order of its own.
+/// Kubelet brings the files of each revision in several steps, in any order.
 #[test]
 fn answers_are_of_one_revision_while_parts_arrive_in_any_order() {
     let directory = Directory::new();
@@ -157,7 +157,7 @@ fn parts_are_read_again_after_file_descriptors_ran_out() {
     let program = Program::start(sidecar(directory.path()));
     assert_eq!(revision_of(&program), named(&one));
 
-    // The directory and a part or two can be opened, and not all three parts and the memory for them.
+    // The limit admits the directory and one or two parts, but not all three parts and the memory for them.
     program.limit_files(2);
     publish(&mut volume, &in_parts(&two, CoreSet::B).into_iter().collect());
     await_condition("the volume cannot be read", || {

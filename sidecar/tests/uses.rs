@@ -27,7 +27,7 @@ fn serving() -> (Directory, Volume, Running) {
     (directory, volume, running)
 }
 
-/// Reads what the controller reads.
+/// Reads the counts as the controller does.
 fn read(admin: SocketAddr) -> Value {
     let answer = get(admin, "/uses/shop", &[]);
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -102,7 +102,7 @@ fn counts_follow_their_features_to_another_snapshot() {
     assert_eq!(uses(server.admin), counted([("dark mode", 20), ("limit", 300)]));
     post(server.data, ANALYTICS, &CLIENT, r#"{"banner":9,"limit":1}"#);
     assert_eq!(uses(server.admin), counted([("dark mode", 20), ("limit", 301)]));
-    // A feature that comes back goes on where it was, so that its count never decreases.
+    // The count of a feature that comes back continues, so that it never decreases.
     volume.publish_written(&written(3));
     server.await_metric(SWAPPED, |count| count == 3.0);
     post(server.data, ANALYTICS, &CLIENT, r#"{"banner":1}"#);

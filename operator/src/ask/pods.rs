@@ -144,7 +144,7 @@ impl Seen {
     }
 }
 
-/// What a pod serves of an environment.
+/// Answer of a pod: the data of an environment that it serves.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) revision: String,

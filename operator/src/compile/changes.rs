@@ -15,7 +15,7 @@ const NAME_MAX: usize = 80;
 /// Compares the flags of two cores. `None` if one of them cannot be read.
 pub fn between(previous: &[u8], core: &[u8]) -> Option<Changes> {
     let (previous, core) = (Snapshot::read(previous).ok()?, Snapshot::read(core).ok()?);
-    // Nobody who sends documents knows the keys, so no two states have one digest on purpose.
+    // The keys are random, so the author of a document cannot give two states the same digest.
     let keys = RandomState::new();
     let (before, after) = (previous.feature_digests(&keys)?, core.feature_digests(&keys)?);
     Some(compare(&previous.revision().to_string(), &before, &after))

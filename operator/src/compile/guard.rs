@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::{about::DocumentStats, digest::digest};
 use crate::api::{PlannedSource, Reason, Source};
 
-/// Minimum number of lost features or segments for a violation. A smaller loss is none, whatever its share, unless no
-/// feature is left.
+/// Minimum number of lost features or segments for a violation. A smaller loss is no violation, whatever its share,
+/// unless the document has no features.
 const FEW: usize = 5;
 /// Minimum number of lost identities with overrides for a violation. It is higher, because scripts create and delete
 /// them.

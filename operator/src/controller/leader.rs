@@ -95,7 +95,8 @@ impl Election {
             match self.attempt(&mut seen).await {
                 Ok(true) => {}
                 Ok(false) => return Lost::Taken(self.name.clone()),
-                // Also a conflict: the next attempt reads who holds the lease. Somebody may only have labelled it.
+                // This includes a conflict, which another writer's new label can cause. The next attempt reads the
+                // holder.
                 Err(error) => {
                     tracing::warn!(lease = self.name, %error, "cannot renew the lease: trying again until it expires");
                 }
@@ -180,7 +181,7 @@ impl Election {
     }
 }
 
-/// True if a write failed because somebody else wrote the lease since it was read.
+/// True if a write failed because another writer changed the lease since it was read.
 fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_already_exists())
 }

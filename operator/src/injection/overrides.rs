@@ -12,7 +12,7 @@ const BYTES_MAX: usize = 4096;
 /// Largest length of a flag's name in characters. Flagsmith has no longer names.
 const NAME_MAX: usize = 2000;
 
-/// What the annotation must be.
+/// Form of the annotation, for messages.
 pub(crate) const GRAMMAR: &str = "JSON of at most 16 flags and 4096 bytes, such as {\"banner\": {\"enabled\": true, \"value\": \"Sale\"}}; a value is a string, \
                        an integer, true, false or null";
 

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::api::ObjectKind;
 
-/// Number of writes that are repeated while a snapshot is copied. There is no later time for it: without its copy, nobody
-/// can go back to the revision.
+/// Number of writes that are repeated while a snapshot is copied. The copy cannot be made later, and without it no
+/// rollback to the revision is possible.
 const ARCHIVE_RETRIES: u32 = 1;
 
 impl Publisher {

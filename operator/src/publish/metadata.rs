@@ -18,7 +18,7 @@ const ANNOTATION_MAX: usize = 128;
 /// Largest length of a record in bytes: the API server stores no longer annotation.
 const RECORD_MAX: usize = 256 << 10;
 
-/// What the publisher reads of an object's metadata.
+/// Metadata of an object that the publisher reads.
 struct Published;
 
 impl Selection for Published {

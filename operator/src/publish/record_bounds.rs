@@ -17,9 +17,9 @@ const DIGEST: usize = 64;
 /// Revisions that a record has no room for.
 #[derive(Debug, Default)]
 pub struct Beyond {
-    /// Those whose copies are objects of the published kind.
+    /// Revisions whose copies are objects of the published kind.
     pub current: Vec<ArchivedRevision>,
-    /// Those whose copies are objects of the other kind.
+    /// Revisions whose copies are objects of the other kind.
     pub archived_in_other_kind: Vec<ArchivedRevision>,
 }
 
@@ -71,7 +71,7 @@ fn of(past: &ArchivedRevision) -> usize {
 
 fn oldest(list: &[ArchivedRevision], needed: &[&str]) -> Option<usize> {
     let free = list.iter().enumerate().filter(|(_, past)| !needed.contains(&past.revision.as_str()));
-    // Of equal times the last one: the lists begin with the latest revision.
+    // Reversed, so that the last of several equal times is chosen: the lists begin with the latest revision.
     free.rev().min_by_key(|(_, past)| past.published_at.0).map(|(number, _)| number)
 }
 

@@ -63,7 +63,8 @@ impl Pages {
             let (places, client, objects) = (Arc::clone(&places), client.clone(), Arc::clone(&objects));
             async move {
                 match limit(request.uri()) {
-                    // Nobody may wait for the caller, which may hold back an answer for as long as it likes.
+                    // The page is read in a task of its own: a caller may delay its read of the answer for any time,
+                    // and other requests must not wait for it.
                     Some(limit) => {
                         let path = request.uri().path().to_owned();
                         let read = tokio::spawn(page(client, request, limit, objects, places));
@@ -165,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server has sent.
+    /// Counts of the bytes and answers that a server has sent.
     #[derive(Default)]
     struct Sent {
         /// Bytes of the answer that is being read.

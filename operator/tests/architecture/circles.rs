@@ -1,4 +1,4 @@
-//! Modules of one folder that need each other.
+//! Import circles: modules of one folder that import each other, directly or through others.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,13 +7,13 @@ use std::{
 
 use super::imports::{Imports, levels};
 
-/// Modules each of which reaches every other one by imports.
+/// Modules that all reach each other by imports.
 #[derive(Debug)]
 pub(crate) struct Circle {
-    /// The folder; empty at the crate's root.
+    /// Folder of the modules. Empty for the root of the crate.
     pub(crate) within: String,
     members: BTreeSet<String>,
-    /// An import for each pair of members that has one.
+    /// One import for each pair of members that has imports.
     ties: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn circles(imports: &Imports) -> Vec<Circle> {
     circles
 }
 
-/// All that is reached from there by at least one import.
+/// Returns all modules that a module reaches by one import or more.
 fn reach<'a>(from: &'a str, next: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
     let (mut reached, mut waiting) = (BTreeSet::new(), vec![from]);
     while let Some(module) = waiting.pop() {

@@ -1,15 +1,15 @@
-//! Which file needs what of which other file. Re-exports are followed to where a thing is defined.
+//! Imports between the files of a crate. A re-export counts as an import of the file that defines the item.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{File, Files, Module, Named};
 
-/// What one file needs of others.
+/// Import of a file: an item of another file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Import {
     pub(crate) from: Module,
     pub(crate) to: Module,
-    /// What people read: `a.rs:3 imports Thing of b.rs`.
+    /// Description for messages, such as `a.rs:3 imports Thing of b.rs`.
     pub(crate) told: String,
 }
 
@@ -37,14 +37,15 @@ impl Imports {
         Self(imports)
     }
 
-    /// The other areas that an area imports.
+    /// Returns the other areas that an area imports.
     pub(crate) fn areas_of(&self, area: &str) -> BTreeSet<String> {
         let within = self.0.iter().filter(|import| import.from.first().is_some_and(|first| first == area));
         within.filter_map(|import| import.to.first()).filter(|to| *to != area).cloned().collect()
     }
 }
 
-/// What files of these areas (of all, if none is named) name of what they must not, as a crate or as a module of `std`.
+/// Lists the places where files of these areas name a forbidden crate, or a forbidden module of `std`. An empty `areas`
+/// stands for all areas.
 pub(crate) fn outside(files: &Files, areas: &[&str], forbidden: &[&str]) -> Vec<String> {
     let mut found = BTreeSet::new();
     for (module, file) in &files.by_module {
@@ -67,7 +68,7 @@ pub(crate) fn outside(files: &Files, areas: &[&str], forbidden: &[&str]) -> Vec<
     found.into_iter().map(|(_, _, told)| told).collect()
 }
 
-/// The path from the crate's root; none of what is in another crate, or is a local name.
+/// Returns the path from the root of the crate. Returns `None` for a local name and for an item of another crate.
 fn absolute(files: &Files, named: &Named) -> Option<Module> {
     let mut here = named.inside.clone();
     let mut rest = named.path.as_slice();
@@ -89,7 +90,7 @@ fn absolute(files: &Files, named: &Named) -> Option<Module> {
     Some([&here[..], rest].concat())
 }
 
-/// The file that a module is written in.
+/// Returns the module whose file contains this module.
 fn file_of(files: &Files, module: &[String]) -> Module {
     let mut module = module.to_vec();
     while !module.is_empty() && !files.by_module.contains_key(&module) {
@@ -98,7 +99,7 @@ fn file_of(files: &Files, module: &[String]) -> Module {
     module
 }
 
-/// Where the thing at a path is defined, and what it is called there.
+/// Returns the module that defines the item at a path, and the item's name there.
 fn resolve(files: &Files, path: &[String], seen: &mut BTreeSet<Module>) -> (Module, Option<String>) {
     let length =
         (0..=path.len()).rev().find(|length| *length == 0 || files.modules.contains(&path[..*length])).unwrap_or(0);
@@ -133,12 +134,13 @@ fn defines(file: &File, module: &Module, name: &str) -> bool {
     file.defined.iter().any(|(inside, defined)| inside == module && defined == name)
 }
 
-/// Between the modules of one folder, each with all below it: what imports what, and by which lines.
+/// Groups the imports by folder. In each folder, maps a pair of its modules to the imports between them; a module
+/// includes all modules below it.
 pub(crate) fn levels(imports: &Imports) -> BTreeMap<Module, BTreeMap<(String, String), Vec<String>>> {
     let mut levels: BTreeMap<Module, BTreeMap<(String, String), Vec<String>>> = BTreeMap::new();
     for import in &imports.0 {
         let common = import.from.iter().zip(&import.to).take_while(|(from, to)| from == to).count();
-        // One of the two may hold the other: a module and what it is made of are one thing.
+        // An import between a module and a module inside it does not count.
         if let (Some(from), Some(to)) = (import.from.get(common), import.to.get(common)) {
             let level = levels.entry(import.from[..common].to_vec()).or_default();
             level.entry((from.clone(), to.clone())).or_default().push(import.told.clone());

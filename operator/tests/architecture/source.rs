@@ -1,5 +1,4 @@
-//! Rust sources, as far as it matters what they name: modules, definitions, `use` trees and paths. What is there for tests only
-//! is left out.
+//! Names in Rust sources: modules, definitions, `use` trees and paths. Code that only tests have is left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,17 +8,17 @@ use std::{
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// The names of modules from the crate's root to one of them.
+/// Path of a module: the names of the modules from the root of the crate to this one.
 pub(crate) type Module = Vec<String>;
 
-/// A path as it is written, and what it is called where it is imported.
+/// Path in a source, and the name that it is imported under.
 #[derive(Debug, Clone)]
 pub(crate) struct Named {
-    /// `crate`, `super` and `self` included; a `*` at the end stands for everything.
+    /// The parts of the path, with `crate`, `super` and `self`. A `*` at the end imports everything.
     pub(crate) path: Vec<String>,
-    /// The name in scope, of an import.
+    /// Name that an import brings into scope.
     pub(crate) binding: Option<String>,
-    /// The module that it is written in, modules within the file included.
+    /// Module that contains the path. It may be a module inside the file.
     pub(crate) inside: Module,
     pub(crate) line: usize,
 }
@@ -27,14 +26,14 @@ pub(crate) struct Named {
 /// One file.
 #[derive(Debug, Default)]
 pub(crate) struct File {
-    /// Below the crate's `src`.
+    /// Path of the file, relative to the `src` of its crate.
     pub(crate) path: PathBuf,
     pub(crate) named: Vec<Named>,
-    /// What is defined, by module.
+    /// Names that the file defines, with the module of each.
     pub(crate) defined: Vec<(Module, String)>,
-    /// Modules within the file.
+    /// Modules inside the file.
     inline: Vec<Module>,
-    /// Modules that only tests have, or whose file has another name.
+    /// Modules that only tests have.
     for_tests: Vec<Module>,
     elsewhere: Vec<(PathBuf, Module)>,
 }
@@ -43,12 +42,12 @@ pub(crate) struct File {
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     pub(crate) by_module: BTreeMap<Module, File>,
-    /// Those within files included.
+    /// All modules, with the modules inside files.
     pub(crate) modules: BTreeSet<Module>,
 }
 
 impl Files {
-    /// All below a folder.
+    /// Reads all Rust files below a folder.
     pub(crate) fn below(folder: &Path) -> io::Result<Self> {
         let mut texts = Vec::new();
         let mut folders = vec![folder.to_owned()];
@@ -66,7 +65,8 @@ impl Files {
         Self::read(texts).map_err(io::Error::other)
     }
 
-    /// Those with these texts. Programs have their own roots, and import the library from outside: they are left out.
+    /// Reads files from their paths and texts. Leaves out programs: they have their own roots and import the library
+    /// like another crate.
     pub(crate) fn read(texts: impl IntoIterator<Item = (PathBuf, String)>) -> Result<Self, String> {
         let mut files = BTreeMap::new();
         for (path, text) in texts {
@@ -104,7 +104,7 @@ fn module_of(path: &Path) -> Module {
     module
 }
 
-/// The keywords in front of a name that they define.
+/// Keywords that are followed by the name that they define.
 const DEFINING: [&str; 9] = ["fn", "struct", "enum", "trait", "type", "const", "static", "union", "macro_rules"];
 
 fn read(tokens: TokenStream, inside: &Module, at_items: bool, file: &mut File) {
@@ -155,11 +155,11 @@ fn read(tokens: TokenStream, inside: &Module, at_items: bool, file: &mut File) {
                     continue;
                 }
                 if only_tests {
-                    // Up to the end of the item: its braces, or a semicolon.
+                    // Skips the item, which ends with its braces or with a semicolon.
                     while let Some(token) = tokens.get(at) {
                         at += 1;
                         let is_body = matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
-                        // A tree of imports has braces, too.
+                        // The braces of a `use` tree do not end the item.
                         if is_punct(Some(token), ';') || is_punct(Some(token), ',') || (is_body && word != "use") {
                             break;
                         }
@@ -197,7 +197,7 @@ fn read(tokens: TokenStream, inside: &Module, at_items: bool, file: &mut File) {
     }
 }
 
-/// A tree of imports behind its prefix.
+/// Collects the paths of a `use` tree, whose prefix has been read already.
 fn tree(tokens: &[TokenTree], prefix: &[String], inside: &Module, line: usize, file: &mut File) {
     let mut path = prefix.to_vec();
     let mut binding = None;
@@ -237,7 +237,7 @@ fn is_path(first: Option<&TokenTree>, second: Option<&TokenTree>) -> bool {
     is_punct(first, ':') && is_punct(second, ':')
 }
 
-/// Whether what stands there goes on with a path that began before: `a::` in front, and not only a leading `::`.
+/// True if the token continues a path, as after `a::`. A leading `::` begins a path.
 fn follows_path(tokens: &[TokenTree], at: usize) -> bool {
     at >= 3
         && is_path(tokens.get(at - 2), tokens.get(at - 1))

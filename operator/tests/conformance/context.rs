@@ -1,19 +1,19 @@
-//! Documents made of evaluation contexts, so that cases given as contexts go the way of every document.
+//! Builds documents from evaluation contexts, so that cases with contexts take the same path as every document.
 
 use serde_json::{Value, json};
 
-/// Features of this prefix tell whether a segment matched: each segment overrides its own.
+/// Prefix of the features that show if a segment matches. Each segment overrides a feature of its own.
 pub(crate) const MEMBERSHIP: &str = "segment at ";
 
-/// A document in which case `n`'s condition enables feature `n`.
+/// Returns a document in which the condition of case `n` enables feature `n`.
 pub(crate) fn conditions(cases: &[Value]) -> String {
     let name = |number: usize| format!("f{number}");
     let segments: Vec<Value> = cases
         .iter()
         .enumerate()
         .map(|(number, case)| {
-            // Percentage splits hash the segment's key, which is 7 in every case: the last segment of an id would count
-            // alone, so those cases come one a document.
+            // Percentage splits hash the segment's id, which is 7 in all of these cases. Of several segments with one
+            // id only the last counts, so each document has at most one of these cases.
             json!({
                 "id": if case["op"] == "PERCENTAGE_SPLIT" { 7 } else { number },
                 "name": format!("s{number}"),
@@ -27,7 +27,7 @@ pub(crate) fn conditions(cases: &[Value]) -> String {
     document_of("e", &Value::from("e"), &features, &segments)
 }
 
-/// A document with one feature that is split between two variants.
+/// Returns a document with one feature that is split between two variants.
 pub(crate) fn split(seed: &str) -> String {
     let mut feature = state(1, "f", true, &Value::Null);
     feature["featurestate_uuid"] = Value::from(seed);
@@ -36,7 +36,7 @@ pub(crate) fn split(seed: &str) -> String {
     document_of("e", &Value::from("e"), &[feature], &[])
 }
 
-/// The document of an evaluation context.
+/// Returns the document of an evaluation context.
 pub(crate) fn document(context: &Value) -> String {
     let mut features: Vec<Value> = Vec::new();
     for (number, feature) in values(&context["features"]).enumerate() {
@@ -64,7 +64,7 @@ pub(crate) fn document(context: &Value) -> String {
     document_of(context["environment"]["key"].as_str().unwrap(), &context["environment"]["name"], &features, &segments)
 }
 
-/// Which segment of a context a result speaks of, as the rest of its membership's name.
+/// Returns the position of a result's segment in the context, as it follows [`MEMBERSHIP`] in a feature's name.
 pub(crate) fn place_of(context: &Value, result: &Value) -> String {
     let same = |segment: &Value| {
         segment["name"] == result["name"] && (result["metadata"].is_null() || segment["metadata"] == result["metadata"])
@@ -106,7 +106,7 @@ fn feature_state(number: usize, feature: &Value) -> Value {
         .into_iter()
         .flatten()
         .map(|v| {
-            // Priorities are ids here; zero, which stands for none there, is moved with all others.
+            // The priority becomes the id. Zero is not a valid id, so 1 is added to all priorities.
             let id = v["priority"].as_i64().unwrap() + 1;
             json!({"id": id, "percentage_allocation": v["weight"], "multivariate_feature_option": {"value": v["value"], "key": v["key"]}})
         })

@@ -20,7 +20,7 @@ use super::{
     volumes::Watcher,
 };
 
-/// A process that may be paused, or may have ended.
+/// Process of the controller, which may be paused or may have ended.
 #[derive(Clone, Default)]
 pub(super) struct Life(Arc<Events>);
 

@@ -1,4 +1,4 @@
-//! Plans: what goes wrong in one run of a scenario. A plan is one word, which replays it.
+//! Plans: the faults of one run of a scenario. A plan is written as one word, which replays it.
 
 use std::{fmt, str::FromStr};
 
@@ -42,12 +42,12 @@ pub(super) enum Sight {
     Drops,
 }
 
-/// One thing that goes wrong.
+/// One fault of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The fate of the write with this number, from 1.
     Write(usize, Fate),
-    /// The sight of the process with this number, from 1.
+    /// The way in which the process with this number, from 1, sees changes.
     Process(usize, Sight),
 }
 
@@ -89,7 +89,7 @@ impl Plan {
         self.faults.iter().map(failures).sum::<usize>() > 1
     }
 
-    /// True if all that goes wrong is what a process sees while it runs. No write may be repeated then.
+    /// True if all faults concern what a process sees while it runs. No write may be repeated then.
     pub(super) fn only_disturbs_watches(&self) -> bool {
         self.faults.iter().all(|fault| matches!(fault, Fault::Process(_, sight) if !matches!(sight, Sight::Stale(_))))
     }

@@ -69,7 +69,7 @@ impl Reference {
         Checked { problems, trace: seen.trace }
     }
 
-    /// Describes a plan that fails: what is wrong, what happened, and how to replay it.
+    /// Describes a failing plan: the problem, the writes and their fates, and how to replay the plan.
     pub(super) fn describe(&self, plan: &Plan, checked: &Checked) -> String {
         let Checked { problems, trace } = checked;
         let (name, shown) = (self.scenario.name, problems.iter().take(5).cloned().collect::<Vec<_>>().join("\n  "));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::documents::{Document, large, small};
 
-/// One thing that people do. The controller settles before the next one.
+/// One action of a person. The controller settles before the next one.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     /// The source has this document.

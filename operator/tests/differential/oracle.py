@@ -26,13 +26,13 @@ _matches_condition = evaluator.context_matches_condition
 def matches_condition(context, condition, segment_key):
     segment = context["segments"][segment_key]
     if segment["metadata"].get("source") == "identity_overrides":
-        # DELIBERATE: identity overrides are of exactly their identifier, as in Flagsmith's API. The engine reads "007"
-        # as 7 first, and takes a trait named $.identity.identifier for the identifier.
+        # DELIBERATE: an identity override applies to exactly its identifier, as in Flagsmith's API. The engine reads
+        # "007" as 7, and uses a trait named $.identity.identifier as the identifier.
         return context.get("identity", {}).get("identifier") in condition["value"]
     try:
         return _matches_condition(context=context, condition=condition, segment_key=segment_key)
     except Exception:
-        # DELIBERATE: a condition for which the engine raises is false, instead of there being no answer at all.
+        # DELIBERATE: a condition that makes the engine raise is false. The engine gives no answer at all.
         return False
 
 
@@ -42,11 +42,11 @@ evaluator.context_matches_condition = matches_condition
 def contexts_of(document):
     for segment in document["project"]["segments"]:
         for state in segment.get("feature_states") or []:
-            # DELIBERATE: a priority of null is no priority. The engine raises when it compares it.
+            # DELIBERATE: a priority of null counts as no priority. The engine raises when it compares null.
             if (state.get("feature_segment") or {}).get("priority", 0) is None:
                 del state["feature_segment"]
-    # DELIBERATE: of two overrides of equal priority the one that was created last wins, as in Flagsmith's API. For the
-    # engine the first in the document wins.
+    # DELIBERATE: of two overrides with equal priority, the one that was created last wins, as in Flagsmith's API. In
+    # the engine, the first one in the document wins.
     ranked = {}
     for segment in document["project"]["segments"]:
         for state in segment.get("feature_states") or []:
@@ -58,9 +58,10 @@ def contexts_of(document):
         states.sort(key=lambda state: (float(state["feature_segment"]["priority"]), -created(state)))
         for rank, state in enumerate(states):
             state["feature_segment"] = {**state["feature_segment"], "priority": rank}
-    # DELIBERATE: overrides of several identities are alike if their values are. For the mapper 1, 1.0 and true are one
-    # value, and the first such identity's counts for all; and -1 and -2 have one hash, and the last counts for both.
-    # DELIBERATE: they keep their variants, as in Flagsmith's API. The mapper drops them.
+    # DELIBERATE: overrides of several identities are equal if their values are equal. For the mapper, 1, 1.0 and true
+    # are one value, and the value of the first identity applies to all of them; -1 and -2 have one hash, and the last
+    # one applies to both.
+    # DELIBERATE: identity overrides keep their variants, as in Flagsmith's API. The mapper drops them.
     for identity in document.get("identity_overrides") or []:
         for state in identity["identity_features"]:
             content = {"value": state["feature_state_value"]}
@@ -89,7 +90,7 @@ def identity_free(context):
             return False
         return all(condition["property"].startswith(IDENTITY_FREE) for condition in conditions(segment["rules"]))
 
-    # A segment without rules matches nobody; it counts still as one that targets its features.
+    # A segment without rules matches no identity, but it counts as one that targets its features.
     segments = {key: segment if is_free(segment) else {**segment, "rules": []} for key, segment in context["segments"].items()}
     return {**context, "segments": segments}
 

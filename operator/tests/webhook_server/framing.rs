@@ -16,12 +16,12 @@ async fn counting() -> (Server, Certificate, Arc<AtomicUsize>) {
     (server, trusted, seen)
 }
 
-/// Sends bytes, says that nothing more comes, and returns all that comes back until the server hangs up.
+/// Sends bytes, closes the sending side, and returns all received bytes once the server closes the connection.
 async fn exchange(server: &Server, trusted: &Certificate, bytes: &[u8]) -> String {
     let mut stream = tls(server, trusted).await;
     stream.write_all(bytes).await.unwrap();
     let mut answers = Vec::new();
-    // A server that hangs up on unread bytes may reset the connection.
+    // A server that closes a connection with unread bytes may reset it.
     let reading = stream.read_to_end(&mut answers);
     let _ = timeout(Duration::from_secs(60), reading).await.expect("the connection does not end");
     String::from_utf8_lossy(&answers).into_owned()
@@ -35,7 +35,7 @@ async fn request_with_ambiguous_framing_is_refused_and_ends_its_connection() {
     let smuggled = format!("{REQUEST}content-length: 8\r\n\r\nsmuggled");
     let chunk = format!("{:x}\r\n", smuggled.len());
     for (rest, statuses) in [
-        // Lengths that differ, or are no numbers.
+        // Lengths that differ, or that are not numbers.
         ("content-length: 2\r\ncontent-length: 3\r\n\r\n{}", &["400"][..]),
         ("content-length: 3\r\ncontent-length: 2\r\n\r\n{}", &["400"]),
         ("content-length: 2, 2\r\n\r\n{}", &["400"]),
@@ -44,7 +44,8 @@ async fn request_with_ambiguous_framing_is_refused_and_ends_its_connection() {
         ("content-length: -2\r\n\r\n{}", &["400"]),
         ("content-length:\r\n\r\n{}", &["400"]),
         ("content-length : 2\r\n\r\n{}", &["400"]),
-        // A length and chunks, in both orders. By its length, the first body ends before the next request; by its chunks, it has it.
+        // A length and chunks, in both orders. By its length, the first body ends before the next request. By its
+        // chunks, it contains that request.
         (&format!("content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{chunk}"), &["411"]),
         (&format!("transfer-encoding: chunked\r\ncontent-length: 2\r\n\r\n{chunk}"), &["411"]),
         ("content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", &["411"]),
@@ -55,7 +56,7 @@ async fn request_with_ambiguous_framing_is_refused_and_ends_its_connection() {
         ("transfer-encoding: chunked\r\n\r\n2;\n{}\r\n0\r\n\r\n", &["411"]),
         ("transfer-encoding: chunked\r\n\r\n-1\r\n\r\n", &["411"]),
         ("transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n\r\n", &["411"]),
-        // Codings that are not chunks at the end, or are hidden.
+        // Codings whose last one is not `chunked`, and hidden codings.
         ("transfer-encoding: xchunked\r\n\r\n{}", &["400"]),
         ("transfer-encoding: chunked, identity\r\n\r\n0\r\n\r\n", &["400"]),
         ("transfer-encoding: identity\r\ncontent-length: 2\r\n\r\n{}", &["400"]),
@@ -77,7 +78,7 @@ async fn request_with_ambiguous_framing_is_refused_and_ends_its_connection() {
     assert_eq!(seen.load(Ordering::SeqCst), 1);
 }
 
-/// Whatever ends a line, there is one reading of the bytes: the requests are told apart by their lengths.
+/// Line ends do not change how the webhook divides the bytes into requests: only the lengths do.
 #[tokio::test]
 async fn requests_with_bare_line_feeds_or_equal_lengths_are_read_in_one_way() {
     let (server, trusted, seen) = counting().await;

@@ -1,11 +1,12 @@
-//! Documents of a given size whose compilation costs the most, one function for each way to ask for much with few bytes.
+//! Documents of a given size whose compilation costs the most: one function for each way to cause much work with few
+//! bytes.
 
 use std::fmt::Write;
 
-/// A name, and the document of about so many bytes.
+/// Name of a shape, and the function that returns its document of about this many bytes.
 pub(crate) type Shape = (&'static str, fn(usize) -> String);
 
-/// Every shape.
+/// All shapes.
 pub(crate) const SHAPES: &[Shape] = &[
     ("in-array", |size| in_value(&format!("[{}]", numbered(size, |n| format!(r#""m{n}""#))))),
     ("in-array-of-ones", |size| in_value(&format!("[{}]", times(size, "1,", "1")))),
@@ -265,7 +266,7 @@ fn times(size: usize, one: &str, last: &str) -> String {
     text
 }
 
-/// So many bytes of what `each` makes of 0, 1, 2 and so on, between commas.
+/// Returns this many bytes: the results of `each` for 0, 1, 2 and so on, separated by commas.
 fn numbered(size: usize, each: impl Fn(usize) -> String) -> String {
     let mut text = each(0);
     for number in 1.. {
@@ -278,7 +279,7 @@ fn numbered(size: usize, each: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// A number in as few characters as JSON strings allow without escapes, and without a comma.
+/// Returns a number in the fewest characters that a JSON string may have without escapes and without a comma.
 fn base(mut number: usize) -> String {
     let digits: Vec<char> = (' '..='~').filter(|c| !matches!(c, ',' | '"' | '\\')).collect();
     let mut text = String::new();
@@ -291,7 +292,7 @@ fn base(mut number: usize) -> String {
     }
 }
 
-/// Characters from a code point on, of which every `step`th.
+/// Returns characters from a code point on, each `step` code points after the previous one.
 fn chars(first: u32, count: u32, step: u32) -> String {
     (0..count).filter_map(|n| char::from_u32(first + n * step)).collect()
 }
@@ -326,7 +327,7 @@ fn rule(junction: &str, conditions: &str) -> String {
     format!(r#"{{"type":"{junction}","conditions":[{conditions}]}}"#)
 }
 
-/// One segment of conditions of which all must hold.
+/// Returns a document with one segment whose conditions must all hold.
 fn conditions(size: usize, each: impl Fn(usize) -> String) -> String {
     conditions_of("ALL", size, each)
 }
@@ -351,7 +352,7 @@ fn condition_on(property: &str) -> String {
     conditions(1, |_| format!(r#"{{"operator":"IS_SET","property_":"{property}"}}"#))
 }
 
-/// Conditions whose patterns `each` makes, as they stand in JSON.
+/// Returns a document with conditions whose patterns `each` returns, in JSON notation.
 fn patterns(size: usize, each: impl Fn(usize) -> String) -> String {
     conditions(size, |n| {
         let mut condition = String::new();

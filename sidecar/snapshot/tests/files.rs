@@ -136,7 +136,7 @@ fn feature_read_only_by_conditions_is_in_no_answer() {
     }
 }
 
-/// Equal flags have equal digests, whoever gets them, and other flags have other digests.
+/// Equal flags have equal digests for every identity, and different flags have different digests.
 #[test]
 fn digests_are_equal_for_equal_flags_only() {
     let mut environment = sample::environment(100);

@@ -1,7 +1,7 @@
 //! The fast path of the reader: reads text in exactly the form that serializers write, by comparing it with that form.
 //!
-//! It serves the one long list of a body: the traits of an identity. The fast path refuses nothing. It does not consume
-//! text of another form, which the general reader then reads.
+//! The fast path reads the one long list of a body: the traits of an identity. The fast path refuses nothing. It does
+//! not consume text of another form, which the general reader then reads.
 
 use super::number::is_shortest;
 use super::text::{Text, plain};

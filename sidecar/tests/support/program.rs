@@ -14,7 +14,7 @@ pub(crate) struct Program {
     pub(crate) data: SocketAddr,
     pub(crate) admin: SocketAddr,
     said: Vec<String>,
-    /// Read to its end only after the process has ended, because it is short.
+    /// The log is read only after the process has ended, which is possible because it is short.
     log: Lines<BufReader<ChildStderr>>,
 }
 

@@ -222,8 +222,8 @@ impl Counter<'_> {
     }
 
     fn concat<'a>(&mut self, nodes: &'a [Node], follow: &First<'a>) -> Result<Bound, OutOfSteps> {
-        // What follows each node, and whether the search succeeds from the node on. Where it succeeds behind the node, this
-        // is as good as the end.
+        // For each node: the text that may follow it, and if the search always succeeds from the node on. If it always
+        // succeeds after the node, the node may count as the last one.
         let (mut follows, mut next, mut succeeds) = (Vec::with_capacity(nodes.len()), follow.clone(), follow.is_end);
         for node in nodes.iter().rev() {
             let after = if succeeds { First::end() } else { next.clone() };

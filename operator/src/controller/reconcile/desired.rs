@@ -1,4 +1,4 @@
-//! What should be published, and the back-off after publications that failed: the state of the publication.
+//! State of the publication: the snapshot to publish, and the back-off after failures.
 
 use std::{collections::BTreeMap, sync::Arc};
 

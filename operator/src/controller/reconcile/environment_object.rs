@@ -40,7 +40,7 @@ pub(super) fn environments(
     })
 }
 
-/// What the controller reads of the metadata.
+/// Metadata of a FeatureEnvironment that the controller reads.
 struct Read;
 
 impl Selection for Read {

@@ -63,8 +63,8 @@ impl SourceState {
         self.next_fetch
     }
 
-    /// Returns the key that the server accepted with the last document that was compiled. `None` once the spec or the
-    /// Secret no longer gives it: whoever uses a key then has to read the Secret.
+    /// Returns the key that the server accepted with the last compiled document. `None` once the spec or the Secret no
+    /// longer gives it: the caller then has to read the Secret.
     pub(super) fn key(&self) -> Option<&EnvironmentKey> {
         self.version.as_ref().and_then(CachedVersion::key)
     }

@@ -1,4 +1,4 @@
-//! What the steps return, from which the report follows.
+//! Outcomes of the steps, from which the report follows.
 
 use super::observe::Observed;
 use crate::{

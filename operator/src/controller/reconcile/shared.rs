@@ -1,4 +1,5 @@
-//! What the controllers of all listed namespaces share, so that bounds over all environments stay the same.
+//! Places and memory that the controllers of all listed namespaces share, so that bounds over all environments stay the
+//! same.
 
 use crate::{
     publish::SnapshotReads,

@@ -65,7 +65,7 @@ pub struct Facts {
 pub struct Failure {
     /// Reason, as in conditions and Events.
     pub reason: Reason,
-    /// What is wrong and what to do.
+    /// Message: the problem and the remedy.
     pub message: String,
 }
 
@@ -105,7 +105,7 @@ pub enum Publication {
     Done {
         /// Names of the objects that hold it.
         objects: Vec<String>,
-        /// How it is delivered.
+        /// Delivery of the snapshot.
         delivered: Delivered,
         /// Contents of the snapshot. `None` if they cannot be read, or if the status has them already.
         contents: Option<Contents>,

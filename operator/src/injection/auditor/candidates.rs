@@ -41,7 +41,7 @@ struct Listed {
     metadata: ObjectMeta,
 }
 
-/// What the auditor reads of a pod's metadata.
+/// Metadata of a pod that the auditor reads.
 struct Read;
 
 impl Selection for Read {

@@ -24,7 +24,7 @@ pub(super) struct Known {
     metadata: ObjectMeta,
 }
 
-/// What injection reads of a namespace's metadata.
+/// Metadata of a namespace that injection reads.
 struct Read;
 
 impl Selection for Read {

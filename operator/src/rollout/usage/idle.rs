@@ -217,7 +217,7 @@ mod tests {
                 uses.skip_yesterday(day(today));
                 uses.skip_yesterday(day(today));
             }
-            // Of the days before, the first 29 do not count.
+            // The first 29 days do not count.
             assert_eq!(uses.list(day(today)).unused, 0, "day {today}");
         }
         assert_eq!(listed(&uses.list(day(60))), [("b", day(29))]);

@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use super::{key::EnvironmentKey, origin::Origin};
 use crate::api::Reason;
 
-/// What to do about a document that is too large.
+/// Remedy for a document that is too large.
 pub(super) const SMALLER_DOCUMENT: &str =
     "remove identity overrides at the source, or raise the chart value controller.maxDocumentBytes";
 
@@ -123,7 +123,7 @@ pub enum Error {
         what: &'static str,
         /// Size limit in bytes.
         limit: usize,
-        /// What to do.
+        /// Remedy, for the message.
         remedy: &'static str,
     },
 }

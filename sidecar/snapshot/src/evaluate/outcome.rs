@@ -140,7 +140,7 @@ impl<'a> Outcome<'a> {
     /// Appends the members of the feature's experiment.
     #[cold]
     pub(crate) fn write_experiment(&self, view: &View<'_>, out: &mut Vec<u8>) {
-        // As in Flagsmith's API, a feature with variants has one even if an override has none.
+        // As in Flagsmith's API, a feature with variants has the control variant if its override has no variants.
         let is_control = matches!(self.split, Bucket::None) && self.feature.flags & MULTIVARIATE != 0;
         let variant = if is_control { CONTROL } else { self.variant_json().unwrap_or(b"null") };
         write_experiment(variant, self.metadata(view), out);

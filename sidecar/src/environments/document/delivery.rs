@@ -107,7 +107,7 @@ impl Portions for Delivery {
         }
         let content = &self.document.content;
         let piece = match &mut self.encoding {
-            // It was replaced above.
+            // The code above has replaced this state.
             Encoding::Waiting { .. } => None,
             Encoding::Copied { copy, sent } => {
                 let end = copy.bytes.as_ref().len().min(sent.saturating_add(PIECE));

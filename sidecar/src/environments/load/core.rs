@@ -61,7 +61,7 @@ fn other(volume: &Volume, pointer: &Pointer) -> Result<Core, (Reload, String)> {
     read(parts, |parts| Snapshot::read_other_parts(parts, pointer)).map_err(|error| incomplete(&error))
 }
 
-/// Classifies an error: `Unreadable` may pass by itself, `Incomplete` lasts until the files change.
+/// Classifies an error: `Unreadable` may pass without a change, `Incomplete` lasts until the files change.
 fn problem(error: &MapError) -> (Reload, String) {
     let is_of_system = matches!(error, MapError::Read { .. } | MapError::Memory(_));
     let reload = if is_of_system { Reload::Unreadable } else { Reload::Incomplete };

@@ -210,8 +210,9 @@
 //! | 72 | 8 | length of the core in bytes |
 //!
 //! Revision and fingerprint of the pointer are those of the core. A writer replaces the files of the set that is not
-//! published, then the pointer, so the former core stays whole until the next one is. Before the first pointer, it puts
-//! the core that is published into the set that the pointer will not name, as one part if it fits into one file.
+//! published, then the pointer, so the previous core stays whole until the next one is whole. Before the first pointer,
+//! the writer puts the published core into the set that the pointer will not name, as one part if it fits into one
+//! file.
 //!
 //! The files are not replaced in one transaction. A reader takes the pointed set only if all its parts exist, each has
 //! its length, the header of the core is valid for all of them together, and its revision and fingerprint are those of
@@ -225,8 +226,8 @@
 //! section is a table of rows of fixed size, except sections marked *bytes*. The writer starts each section at a
 //! multiple of eight bytes, after up to seven zero bytes; a reader does not depend on this. A *span* is an offset into
 //! the blob and a length (4 bytes each). A range of rows is stored as its first row and its number of rows (4 bytes
-//! each). Other fields have 4 bytes, an f64 has 8, and a number in parentheses gives any other width. The *bit* of a
-//! segment is its bit in the words of its block.
+//! each). An f64 has 8 bytes, a number in parentheses gives the width of its field in bytes, and all other fields have
+//! 4 bytes. The *bit* of a segment is its bit in the words of its block.
 //!
 //! | section | row bytes | content |
 //! |---|---|---|
@@ -304,9 +305,9 @@
 //! - modulo and percentage rules that are alternatives to another condition.
 //!
 //! An identity matches a segment if every attribute index, modulo rule and percentage rule of the segment's block keeps
-//! the segment's bit, and the segment's program, which has all other conditions, accepts the identity. Percentage rules
-//! come last, because hashing takes the longest. A row of *attribute indexes* has these fields. Fields of 8 bytes are
-//! words of candidates, one bit per segment:
+//! the segment's bit, and if the segment's program accepts the identity. The program has all other conditions.
+//! Percentage rules come last, because hashing takes the longest. A row of *attribute indexes* has these fields. Fields
+//! of 8 bytes are words of candidates, one bit per segment:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -331,8 +332,8 @@
 //!   A number beyond 64 bits is above the numbers of all breakpoints.
 //!
 //! A combined DFA runs over the value as a text. The row of a state in *accept sets* is the state's offset in the table
-//! of transitions divided by the number of classes. Of the patterns that are found in a number, only those count that are
-//! also searched in numbers. That a pattern is not found counts for texts only.
+//! of transitions divided by the number of classes. In a number, only the patterns that are also searched in numbers
+//! count. The absence of a pattern counts for texts only.
 //!
 //! A modulo or percentage rule does not match a slot that is not set. A negated rule matches it.
 //!
@@ -449,9 +450,9 @@
 //!
 //! Identities with equal overrides share a group. Items name features by Flagsmith's ids, so a file that is one
 //! revision older than its core is still correct, only stale. A file with another number of leading bits than the core
-//! states is used only if the file with the right number is missing: it is a leftover of an earlier revision, or the
-//! other files have not arrived yet. The hash is 96 bits of SipHash-2-4-128 with the fingerprint as key. The file
-//! stores no identifiers, but a person who has the file can test guessed identifiers.
+//! states is used only if the file with the right number is missing: it belongs to an earlier revision, or the other
+//! files have not arrived yet. The hash is 96 bits of SipHash-2-4-128 with the fingerprint as key. The file stores no
+//! identifiers, but a person who has the file can test guessed identifiers.
 //!
 //! ## The document
 //!
@@ -472,7 +473,7 @@
 //!
 //! # Evaluation
 //!
-//! The rules by which a reader gets the same answers, byte for byte.
+//! These rules give every reader the same answers, byte for byte.
 //!
 //! ## Values
 //!
@@ -521,8 +522,9 @@
 //! the finished arrays.
 //!
 //! A context with a split has the value of the first variant whose upper limit is above the percentage and whose lower
-//! limit (the upper limit of the row before, or 0) is not; else its own value, the control value. An item of an
-//! identity override has no split: the writer chose its variant, which the item after it describes.
+//! limit (the upper limit of the previous row, or 0) is not. Without such a variant it has its own value, the control
+//! value. An item of an identity override has no split: the writer chose its variant, which the item after it
+//! describes.
 //!
 //! Flagsmith's object of a feature is its head, `true` or `false`, `,"feature_state_value":`, the value, and `}`. The
 //! array has the objects in row order, separated by commas. A feature is left out if its flags say that it is not
@@ -537,16 +539,15 @@
 //!
 //! OFREP's object is the head, `,"value":` and the value, `,"reason":"` and the reason, `","variant":` and the
 //! variant's name (`"control"` for the control value, `""` without a split and for a variant without a name), the tail,
-//! `true` or `false`, and `}}`. The
-//! value of a feature whose value is `null` is its state. A disabled feature with a value has no member `value`, unless
-//! *origin* says otherwise. If *origin* has flag 64, a value that is a string takes the form of the object that it holds:
-//! the string's characters, byte for byte, with white space around the object if there is some. They must be one JSON
-//! object and no more, with at most 64 levels of objects and lists, without lone surrogates among its escapes, and
-//! without numbers beyond a double. Any other string stays as it is, and every string whose length the budget of the
-//! request does not pay for. The reason is the first that applies: `ERROR` (the flag is part of a cycle), `DISABLED`,
-//! `SPLIT` (a variant), `TARGETING_MATCH` (a segment or the identity), `STATIC`. A flag that the process overrides
-//! ([`Snapshot::override_flags`]) has `,"overriddenBy":"pod"` (or `"request"`) between its state and `}}`, and its reason is
-//! `TARGETING_MATCH` if it is enabled, else `DISABLED`.
+//! `true` or `false`, and `}}`. The value of a feature whose value is `null` is its state. A disabled feature with a
+//! value has no member `value`, unless *origin* says otherwise. If *origin* has flag 64, a value that is a string takes
+//! the form of the object that it holds: the string's characters, byte for byte, with white space around the object if
+//! there is some. They must be one JSON object and no more, with at most 64 levels of objects and lists, without lone
+//! surrogates among its escapes, and without numbers beyond a double. Any other string stays as it is, and so does a
+//! string that is longer than the remaining budget of the request allows. The reason is the first that applies: `ERROR`
+//! (the flag is part of a cycle), `DISABLED`, `SPLIT` (a variant), `TARGETING_MATCH` (a segment or the identity),
+//! `STATIC`. A flag that the process overrides ([`Snapshot::override_flags`]) has `,"overriddenBy":"pod"` (or
+//! `"request"`) between its state and `}}`, and its reason is `TARGETING_MATCH` if it is enabled, else `DISABLED`.
 //!
 //! # Example
 //!
@@ -557,15 +558,15 @@
 //!
 //! # Guarantees of validation
 //!
-//! After [`Snapshot::read`], every span of the core that is used as text lies in the blob at character boundaries, every
-//! row and range of rows that another row names exists, every jump goes forward, and every automaton and every program
-//! stays within its bytes. Three things are not checked: that *accept sets* has a row for each state of an automaton, that
-//! rows which are to be sorted are sorted (except *derived*), and that metadata behind a context is as long as its digits
-//! say. Where they are wrong, a reader finds no row or no metadata. Validation is linear in the file's bytes: where reading
-//! a range takes time, no two ranges overlap. Validation guarantees nothing about the meaning of the values; the checksum
-//! detects damage, not malice. Therefore each evaluation has a budget ([`MAX_STEPS`]), and an answer has a maximum length
-//! ([`MAX_ANSWER`]). The steps are this reader's own: another reader may count in another way, and decides the same as long
-//! as its budget lasts.
+//! After [`Snapshot::read`], every span of the core that is used as text lies in the blob at character boundaries,
+//! every row and range of rows that another row names exists, every jump goes forward, and every automaton and every
+//! program stays within its bytes. Three things are not checked: that *accept sets* has a row for each state of an
+//! automaton, that rows which are to be sorted are sorted (except *derived*), and that metadata behind a context is as
+//! long as its digits say. If one of them is wrong, a reader finds no row or no metadata. Validation is linear in the
+//! file's bytes: where reading a range takes time, no two ranges overlap. Validation guarantees nothing about the
+//! meaning of the values; the checksum detects damage, not malice. Therefore each evaluation has a budget
+//! ([`MAX_STEPS`]), and an answer has a maximum length ([`MAX_ANSWER`]). Steps are a measure of this reader: another
+//! reader may count in another way, and gives the same results while its budget lasts.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

@@ -9,8 +9,8 @@ use kube::api::Api;
 use kube::runtime::wait::await_condition;
 use serde::de::DeserializeOwned;
 
-/// Time limit for operations that take a cluster seconds, on a busy machine.
-pub(super) const CAP: Duration = Duration::from_secs(60);
+/// Time limit for operations that take a cluster seconds, on a machine that is so busy that its containers wait for minutes.
+pub(super) const CAP: Duration = Duration::from_secs(180);
 /// Interval between two checks of something that cannot be watched, such as a program's own port.
 const BETWEEN: Duration = Duration::from_millis(100);
 

@@ -47,10 +47,14 @@ fn status(code: u16) -> Response<Body> {
     Response::builder().status(code).body(Body::from(CANARY)).unwrap()
 }
 
-fn gzipped(bytes: &[u8]) -> Response<Body> {
+fn compressed(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes).unwrap();
-    Response::builder().header("content-encoding", "gzip").body(Body::from(encoder.finish().unwrap())).unwrap()
+    encoder.finish().unwrap()
+}
+
+fn gzipped(compressed: Vec<u8>) -> Response<Body> {
+    Response::builder().header("content-encoding", "gzip").body(Body::from(compressed)).unwrap()
 }
 
 /// A fetcher's configuration, its source, and its fake cluster.

@@ -16,7 +16,8 @@ async fn document_of_one_page_takes_one_request() {
 
 #[tokio::test]
 async fn base_url_with_trailing_slash_is_accepted() {
-    let upstream = Upstream::http(|_, _| gzipped(environment(SETTLED, &["a"]).to_string().as_bytes())).await;
+    let upstream =
+        Upstream::http(|_, _| gzipped(compressed(environment(SETTLED, &["a"]).to_string().as_bytes()))).await;
     let scene = Scene { api_url: format!("http://upstream.test:{}/api/v1/", upstream.port), ..Scene::at(&upstream) };
     assert_eq!(identities(scene.fetch().await.unwrap()), ["a"]);
     assert_eq!(upstream.asked()[0].path, "/api/v1/environment-document/");

@@ -50,7 +50,7 @@ async fn give(case: &Case, certificate: &str, key: &KeyPair) -> anyhow::Result<(
 }
 
 /// Checks that a pod gets its sidecar, whichever replica answers.
-async fn injects(case: &Case) -> anyhow::Result<()> {
+pub(super) async fn injects(case: &Case) -> anyhow::Result<()> {
     let pod = json!({
         "metadata": {"generateName": "asks-", "annotations": {"remora.dev/inject": "storefront"}},
         "spec": {"containers": [{"name": "app", "image": case.cluster.e2e_image()}]},

@@ -30,7 +30,7 @@ pub(super) async fn versions(case: &Case, seen: &tokio::sync::Mutex<BTreeMap<Str
 }
 
 /// Requests a sidecar from the webhook repeatedly; every request must succeed.
-async fn admissions(case: &Case, count: &AtomicUsize, ended: &AtomicBool) -> anyhow::Result<()> {
+pub(super) async fn admissions(case: &Case, count: &AtomicUsize, ended: &AtomicBool) -> anyhow::Result<()> {
     let api: Api<Pod> = case.api();
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     while !ended.load(Ordering::Relaxed) {

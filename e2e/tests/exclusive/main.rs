@@ -9,6 +9,7 @@
 mod absent;
 mod audit;
 mod bystander;
+mod cert_manager;
 mod certificates;
 mod drift;
 mod given_certificate;

@@ -5,9 +5,13 @@ makes of each flag and the bodies of both kinds of key; and the bodies without a
 
 The engine and the SDK's mappers run as they are installed, except for what Remora does otherwise on purpose; each of
 those places is marked DELIBERATE.
+
+Python's regular expressions have no limit of work. So a document gets no answer if one of its conditions takes more than
+CONDITION_SECONDS of processor time.
 """
 
 import json
+import signal
 import sys
 import warnings
 
@@ -18,9 +22,22 @@ from flagsmith.mappers import map_context_and_identity_data_to_context, map_envi
 
 warnings.simplefilter("ignore")
 
+CONDITION_SECONDS = 2
+
 IDENTITY_FREE = ("$.environment.", "$.environment[", "$.flags.", "$.flags[")
 
 _matches_condition = evaluator.context_matches_condition
+
+
+class GaveUp(BaseException):
+    """A condition took too long. No handler of the engine catches it."""
+
+
+def give_up(number, frame):
+    raise GaveUp
+
+
+signal.signal(signal.SIGVTALRM, give_up)
 
 
 def matches_condition(context, condition, segment_key):
@@ -29,11 +46,16 @@ def matches_condition(context, condition, segment_key):
         # DELIBERATE: an identity override applies to exactly its identifier, as in Flagsmith's API. The engine reads
         # "007" as 7, and uses a trait named $.identity.identifier as the identifier.
         return context.get("identity", {}).get("identifier") in condition["value"]
+    signal.setitimer(signal.ITIMER_VIRTUAL, CONDITION_SECONDS)
     try:
         return _matches_condition(context=context, condition=condition, segment_key=segment_key)
+    except GaveUp:
+        raise GaveUp(json.dumps(condition)) from None
     except Exception:
         # DELIBERATE: a condition that makes the engine raise is false. The engine gives no answer at all.
         return False
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 evaluator.context_matches_condition = matches_condition
@@ -145,6 +167,8 @@ def answer(request):
 for line in sys.stdin.buffer:
     try:
         reply = {"answer": answer(json.loads(line))}
+    except GaveUp as gave_up:
+        reply = {"gave_up": str(gave_up)}
     except Exception as error:
         reply = {"raised": repr(error)}
     sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")

@@ -41,6 +41,18 @@ pub(crate) struct OfIdentity {
 enum Reply {
     Answer(Box<Answer>),
     Raised(String),
+    GaveUp(String),
+}
+
+/// Reason why the engine has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    /// The engine raised this error.
+    #[error("the engine raised {0}")]
+    Raised(String),
+    /// This condition took the engine too long.
+    #[error("the engine gave up condition {0}")]
+    GaveUp(String),
 }
 
 impl Oracle {
@@ -72,16 +84,17 @@ impl Oracle {
         writeln!(requests, "{case}").and_then(|()| requests.flush()).expect("the Python process has ended");
     }
 
-    /// Returns the answer to the oldest unanswered request, or the error that the engine raised.
-    pub(crate) fn receive(&mut self) -> Result<Answer, String> {
+    /// Returns the answer to the oldest unanswered request.
+    pub(crate) fn receive(&mut self) -> Result<Answer, NoAnswer> {
         let line = self.replies.recv().expect("the Python process has ended");
         match serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")) {
             Reply::Answer(answer) => Ok(*answer),
-            Reply::Raised(error) => Err(error),
+            Reply::Raised(error) => Err(NoAnswer::Raised(error)),
+            Reply::GaveUp(condition) => Err(NoAnswer::GaveUp(condition)),
         }
     }
 
-    pub(crate) fn ask(&mut self, case: &Json) -> Result<Answer, String> {
+    pub(crate) fn ask(&mut self, case: &Json) -> Result<Answer, NoAnswer> {
         self.send(case);
         self.receive()
     }

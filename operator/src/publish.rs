@@ -101,6 +101,8 @@ pub struct WriteCache {
     surplus: HashMap<(ObjectKind, String), Instant>,
     /// Time of the last poll of the Secrets.
     refreshed: Option<Instant>,
+    /// Time at which this process looked for the Secrets first.
+    discovered: Option<Instant>,
     /// Names of the Secrets that a write on its way may create, and until when they are looked for.
     late: HashMap<String, Instant>,
 }
@@ -247,9 +249,9 @@ impl Publisher {
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn delete_obsolete(&self, destination: &Destination) -> Result<(), Error> {
+    pub async fn delete_obsolete(&self, destination: &Destination, cache: &mut WriteCache) -> Result<(), Error> {
         for (objects, found) in self.obsolete(destination) {
-            self.delete(objects, &found).await?;
+            self.delete(objects, &found, cache).await?;
         }
         Ok(())
     }
@@ -278,7 +280,7 @@ impl Publisher {
         Ok(version)
     }
 
-    async fn delete(&self, objects: Collection<'_>, found: &ObjectMeta) -> Result<(), Error> {
+    async fn delete(&self, objects: Collection<'_>, found: &ObjectMeta, cache: &mut WriteCache) -> Result<(), Error> {
         let is_gone = self.calls(objects).delete(found).await?;
         let name = found.name.as_deref().unwrap_or_default();
         match objects.object_kind {
@@ -289,6 +291,7 @@ impl Publisher {
             // The watch reports what has changed.
             ObjectKind::ConfigMap => {}
             ObjectKind::Secret => {
+                cache.deleted(name);
                 let changed = if is_gone { None } else { self.calls(objects).metadata(name).await? };
                 self.secrets.put(objects.owner, name, changed);
             }
@@ -344,7 +347,7 @@ impl Publisher {
             let name = found.name.clone().unwrap_or_default();
             let since = *cache.surplus.entry((objects.object_kind, name)).or_insert(now);
             if now.duration_since(since) >= self.grace {
-                self.delete(objects, &found).await?;
+                self.delete(objects, &found, cache).await?;
             }
         }
         Ok(())

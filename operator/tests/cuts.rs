@@ -103,7 +103,7 @@ fn watches_that_lag_or_break_end_as_undisturbed_run() {
 }
 
 /// Plans that failed once, each for a cause of its own.
-const MENDED: [&str; 12] = [
+const MENDED: [&str; 20] = [
     // The status of a process that had lost its lease arrived late, and stayed.
     "secret-history w8=late1000",
     // So did its copy in a Secret.
@@ -127,6 +127,18 @@ const MENDED: [&str; 12] = [
     "carrier-shards w7=after-away,w11=before-away@62",
     // The last process ended after the script, and nobody replaced it.
     "small w13=before-away,w14=after-away@153",
+    // The publication after the next one forgot the revisions whose copies two processes did not delete.
+    "secret-shards w48=before-away,w54=late1@666",
+    "secret-shards w44=after-away,w39=before-away,w59=late2@47",
+    "secret-history w11=after-away,w16=before-away@890",
+    // A Secret arrived late that a later process had found and deleted: a copy, one of the other kind, and the core.
+    "secret-history w6=late1000,w9=late2@193",
+    "carrier-shards w13=late1000,w19=late1000@1320",
+    "carrier-shards w18=before-away,w23=before,w8=late1000,p3=relists@1453",
+    // The core arrived after its metadata was read: its content was archived as the revision before.
+    "secret-parts w12=late1@1033",
+    // The watch lagged behind the core, whose content replaced the copy of another revision.
+    "pin w11=late1000,w14=late1,w13=after,p2=stale2@1756",
 ];
 
 #[test]

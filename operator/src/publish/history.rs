@@ -80,8 +80,9 @@ impl Publisher {
         destination: &Destination,
         dropped: &[ArchivedRevision],
         kept: &[ArchivedRevision],
+        cache: &mut WriteCache,
     ) -> Result<(), Error> {
-        self.forget_in(destination.other_kind(), dropped, kept).await
+        self.forget_in(destination.other_kind(), dropped, kept, cache).await
     }
 
     /// Deletes the objects that dropped revisions use and kept revisions do not. An object that the watch has not
@@ -94,8 +95,9 @@ impl Publisher {
         destination: &Destination,
         dropped: &[ArchivedRevision],
         kept: &[ArchivedRevision],
+        cache: &mut WriteCache,
     ) -> Result<(), Error> {
-        self.forget_in(destination.current(), dropped, kept).await
+        self.forget_in(destination.current(), dropped, kept, cache).await
     }
 
     async fn forget_in(
@@ -103,6 +105,7 @@ impl Publisher {
         objects: Collection<'_>,
         dropped: &[ArchivedRevision],
         kept: &[ArchivedRevision],
+        cache: &mut WriteCache,
     ) -> Result<(), Error> {
         let kept = names(objects.owner, kept);
         for name in names(objects.owner, dropped).difference(&kept) {
@@ -112,7 +115,7 @@ impl Publisher {
                 ObjectKind::Secret => self.find(objects, name).await?,
             };
             if let Some(found) = found.filter(|found| objects.owner.owns(found)) {
-                self.delete(objects, &found).await?;
+                self.delete(objects, &found, cache).await?;
             }
         }
         Ok(())

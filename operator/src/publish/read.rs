@@ -89,20 +89,24 @@ impl Publisher {
     /// If the API server rejects a request or does not answer in time.
     pub async fn read_published(&self, destination: &Destination) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
         let _place = self.reads.place(&destination.owner).await;
-        let Some((objects, core)) = self.published(destination) else {
+        let Some((objects, _)) = self.published(destination) else {
             return Ok(None);
         };
-        let revision = owner::annotation(&core, annotation::REVISION).filter(|revision| is_revision(revision));
+        // The cache may be older than the core, so the revision and the record come from the object that is read.
+        let core = self.read_object(objects, &objects.owner.environment.object(files::CORE)).await?;
+        let Some((metadata, core)) = core.filter(|(metadata, _)| objects.owner.owns(metadata)) else {
+            return Ok(None);
+        };
+        let revision = owner::annotation(&metadata, annotation::REVISION).filter(|revision| is_revision(revision));
         let Some(revision) = revision.map(str::to_owned) else {
             return Ok(None);
         };
-        let record = self.record(destination);
+        let is_current = objects.object_kind == destination.object_kind;
+        let record = if is_current { object::record(&metadata) } else { self.record(destination) };
         let digests = record.as_ref().map(|record| &record.files).filter(|files| !files.is_empty());
         if let Some(digests) = digests {
-            let mut files = Vec::new();
-            let core = self.read_whole(objects, &objects.owner.environment.object(files::CORE)).await?;
-            let Some(core) = core else { return Ok(None) };
-            files.push(core);
+            let Some(core) = self.whole(objects, core).await? else { return Ok(None) };
+            let mut files = vec![core];
             for (name, digest) in digests {
                 if name == files::CORE || files::is_core_part(name) {
                     continue;
@@ -110,7 +114,8 @@ impl Publisher {
                 let Some(file) = self.read_either(objects, name, &revision, digest).await? else { return Ok(None) };
                 files.push(file);
             }
-            return Ok(Some((Snapshot::new(revision, files), record)));
+            let snapshot = Snapshot::new(revision, files);
+            return Ok((snapshot.digests() == *digests).then_some((snapshot, record)));
         }
         let mut files = Vec::new();
         for found in self.last_first(objects, |format| format == FORMAT) {
@@ -118,9 +123,8 @@ impl Publisher {
             if objects.owner.is_past(name) || CoreSet::ALL.iter().any(|set| objects.owner.is_part(name, *set)) {
                 continue;
             }
-            let Some(file) = self.read_whole(objects, name).await? else {
-                return Ok(None);
-            };
+            let Some(file) = self.read(objects, name).await? else { return Ok(None) };
+            let Some(file) = self.whole(objects, file).await? else { return Ok(None) };
             files.push(file);
         }
         Ok(Some((Snapshot::new(revision, files), record)))
@@ -143,9 +147,8 @@ impl Publisher {
         Ok(None)
     }
 
-    /// Reads the file that an object carries, or, if it is a pointer, the core that it names.
-    async fn read_whole(&self, objects: Collection<'_>, name: &str) -> Result<Option<File>, Error> {
-        let Some(file) = self.read(objects, name).await? else { return Ok(None) };
+    /// Returns the file, or, if it is a pointer, reads the core that it names.
+    async fn whole(&self, objects: Collection<'_>, file: File) -> Result<Option<File>, Error> {
         let pointer = match Pointer::read(&file.bytes) {
             Ok(Some(pointer)) => pointer,
             Ok(None) => return Ok(Some(file)),
@@ -162,11 +165,17 @@ impl Publisher {
 
     /// Reads the file that an object carries. `None` unless the object exists and its content matches its digest.
     pub(super) async fn read(&self, objects: Collection<'_>, name: &str) -> Result<Option<File>, Error> {
+        Ok(self.read_object(objects, name).await?.map(|(_, file)| file))
+    }
+
+    /// Reads an object's metadata and the file that it carries, as [`Publisher::read`] does.
+    async fn read_object(&self, objects: Collection<'_>, name: &str) -> Result<Option<(ObjectMeta, File)>, Error> {
         let Some(object) = self.calls(objects).read(name).await? else {
             return Ok(None);
         };
         let file = object.content.into_iter().next().map(|(name, bytes)| File::new(name, bytes.0));
         let digest = owner::annotation(&object.metadata, annotation::CONTENT);
-        Ok(file.filter(|file| Some(file.digest.as_str()) == digest))
+        let file = file.filter(|file| Some(file.digest.as_str()) == digest);
+        Ok(file.map(|file| (object.metadata, file)))
     }
 }

@@ -70,6 +70,13 @@ impl WriteCache {
         self.late.insert(name, Instant::now() + LATE);
     }
 
+    /// Looks for a deleted Secret while writes of the process before may arrive, which create it again.
+    pub(super) fn deleted(&mut self, name: &str) {
+        if self.discovered.is_some_and(|discovered| discovered.elapsed() < LATE) {
+            self.expect_late(name.to_owned());
+        }
+    }
+
     /// Returns the time of the next poll of the Secrets. `None` if none are polled.
     #[must_use]
     pub fn next_poll(&self, destination: &Destination) -> Option<Instant> {
@@ -96,7 +103,10 @@ impl Publisher {
         match cache.refreshed {
             Some(refreshed) if refreshed.elapsed() < REFRESH_INTERVAL => return Ok(()),
             Some(_) => self.refresh(secrets, cache).await?,
-            None => self.discover(destination, secrets, cache).await?,
+            None => {
+                self.discover(destination, secrets, cache).await?;
+                cache.discovered.get_or_insert_with(Instant::now);
+            }
         }
         cache.refreshed = Some(Instant::now());
         Ok(())

@@ -97,7 +97,10 @@ impl Run {
         for _ in 0..TURNS {
             self.network.with(|state| state.server.collect_garbage());
             let before = self.writes();
-            let Some(process) = self.process() else { return };
+            let Some(process) = self.process() else {
+                self.resume().await;
+                return;
+            };
             process.watch();
             let wait = match process.turn().await {
                 Turn::Ended => {

@@ -163,7 +163,7 @@ async fn archived_revisions_share_unchanged_files() {
 
     // Objects that another revision still needs stay.
     desk.cluster.observe(&mut desk.writer);
-    desk.publisher.forget(&destination(), &[past(&first)], &[past(&second)]).await.unwrap();
+    desk.publisher.forget(&destination(), &[past(&first)], &[past(&second)], &mut desk.cache).await.unwrap();
     assert_eq!(desk.cluster.names().len(), 2);
     assert_eq!(desk.publisher.read_archived(&destination(), &past(&second)).await.unwrap().as_ref(), Some(&second));
     assert_eq!(desk.publisher.read_archived(&destination(), &past(&first)).await.unwrap(), None);

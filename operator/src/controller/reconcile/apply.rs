@@ -43,8 +43,7 @@ impl Apply<'_> {
     ) -> Result<Applied, Error> {
         let Self { environment, publisher, metrics, observed } = self;
         let destination = &observed.destination;
-        let (next, mut dropped, beyond) = self.replace(chosen, accepted, desired).await;
-        dropped.extend(beyond.current);
+        let (next, beyond) = self.replace(chosen, accepted, desired).await;
         let next = desired.snapshot.insert(next);
         let snapshot = Arc::clone(&next.snapshot);
         let step = metrics.begin(Step::Publish);
@@ -73,17 +72,24 @@ impl Apply<'_> {
             }
             None => {}
         }
-        let archived = next.record.as_ref().map(|record| record.history.as_slice()).unwrap_or_default();
-        if let Err(error) = publisher.forget(destination, &dropped, archived).await {
-            tracing::warn!(
-                namespace,
-                environment,
-                %error,
-                "cannot delete the copies of revisions that are not kept any more: they are deleted later"
-            );
+        let record = next.record.as_ref();
+        if !next.is_forgotten {
+            let archived = record.map(|record| record.history.as_slice()).unwrap_or_default();
+            let dropped = record.map(|record| record.dropped.as_slice()).unwrap_or_default();
+            let dropped = [dropped, &beyond.current].concat();
+            match publisher.forget(destination, &dropped, archived, &mut desired.cache).await {
+                Ok(()) => next.is_forgotten = true,
+                Err(error) => tracing::warn!(
+                    namespace,
+                    environment,
+                    %error,
+                    "cannot delete the copies of revisions that are not kept any more: they are deleted later"
+                ),
+            }
         }
-        let kept = next.record.as_ref().map(|record| record.archived_in_other_kind.as_slice()).unwrap_or_default();
-        if let Err(error) = publisher.forget_former(destination, &beyond.archived_in_other_kind, kept).await {
+        let former = &beyond.archived_in_other_kind;
+        let kept = record.map(|record| record.archived_in_other_kind.as_slice()).unwrap_or_default();
+        if let Err(error) = publisher.forget_former(destination, former, kept, &mut desired.cache).await {
             tracing::warn!(
                 namespace,
                 environment,
@@ -94,14 +100,14 @@ impl Apply<'_> {
         Ok(Applied { snapshot, objects: published.objects })
     }
 
-    /// Returns the desired snapshot that replaces the current one, with the current one in its history, the revisions
-    /// that drop out of the history, and those that the record has no room for.
+    /// Returns the desired snapshot that replaces the current one, with the current one in its history, and the revisions
+    /// that its record has no room for.
     async fn replace(
         &self,
         chosen: Arc<Snapshot>,
         accepted: Option<&GuardBaseline>,
         desired: &mut Desired,
-    ) -> (DesiredSnapshot, Vec<ArchivedRevision>, Beyond) {
+    ) -> (DesiredSnapshot, Beyond) {
         let Self { environment, observed, .. } = self;
         let outgoing = desired.snapshot.take();
         let is_live = outgoing.is_none() && observed.revision.as_ref() == Some(&chosen.revision);
@@ -109,6 +115,7 @@ impl Apply<'_> {
         let is_same =
             is_live || outgoing.as_ref().is_some_and(|outgoing| outgoing.snapshot.revision == chosen.revision);
         let is_published = is_live || is_same && outgoing.as_ref().is_some_and(|outgoing| outgoing.is_published);
+        let was_forgotten = outgoing.as_ref().is_some_and(|outgoing| outgoing.is_forgotten);
         let mut record = record(before, accepted, is_same);
         // The schema limits the value to 0 to 20.
         let limit = usize::try_from(environment.spec.revision_history_limit).unwrap_or_default();
@@ -136,15 +143,21 @@ impl Apply<'_> {
         }
         let needed = [environment.spec.pin.as_str(), &chosen.revision];
         dropped.extend(record.as_mut().map(|record| record.trim(limit, &needed)).unwrap_or_default());
+        // A record that lists deleted copies is not written again only to list them no more.
+        let is_forgotten = was_forgotten && is_same && dropped.is_empty();
         if let Some(record) = &mut record {
             record.files = chosen.digests();
-            record.dropped.extend(dropped.iter().cloned());
+            if was_forgotten && !is_forgotten {
+                record.dropped.clear();
+            }
+            record.dropped.splice(..0, dropped);
             if !(is_same || observed.destination.has_other_kind) {
                 record.archived_in_other_kind.clear();
             }
         }
         let beyond = record.as_mut().map(|record| record.bound(&needed)).unwrap_or_default();
-        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces }, dropped, beyond)
+        let is_forgotten = is_forgotten && beyond.current.is_empty();
+        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces, is_forgotten }, beyond)
     }
 
     /// Archives a replaced snapshot and returns true on success. A failure is only logged and counted: the new snapshot

@@ -39,6 +39,8 @@ pub(super) struct DesiredSnapshot {
     pub(super) is_published: bool,
     /// Published snapshot that it replaces, until its own publication succeeds.
     pub(super) replaces: Option<Arc<Snapshot>>,
+    /// True if the copies of the revisions that the record lists as dropped are deleted.
+    pub(super) is_forgotten: bool,
 }
 
 /// Pause after a failed publication, with the outcome that is reported until it ends.
@@ -70,10 +72,10 @@ impl Desired {
             return;
         }
         self.obsolete_since = None;
-        if let Some(record) = self.snapshot.as_mut().and_then(|desired| desired.record.as_mut()) {
-            let past = std::mem::take(&mut record.history);
-            record.archived_in_other_kind.extend(past);
-        }
+        let Some(DesiredSnapshot { record: Some(record), is_forgotten, .. }) = &mut self.snapshot else { return };
+        let (past, dropped) = (std::mem::take(&mut record.history), std::mem::take(&mut record.dropped));
+        let dropped = dropped.into_iter().filter(|_| !*is_forgotten);
+        record.archived_in_other_kind.extend(past.into_iter().chain(dropped));
     }
 
     pub(super) fn revision(&self) -> Option<&str> {
@@ -129,7 +131,8 @@ impl Desired {
 }
 
 /// Builds the record of the chosen snapshot from the record `before`. `is_same` is true if the chosen revision is the
-/// one of `before`; `accepted` summarizes the document that was accepted last.
+/// one of `before`; `accepted` summarizes the document that was accepted last. Dropped revisions stay in the record until
+/// their copies are deleted: a process that ends before leaves them to the next one.
 pub(super) fn record(before: Option<Record>, accepted: Option<&GuardBaseline>, is_same: bool) -> Option<Record> {
     match (before, accepted) {
         // The snapshot stays published since the same time, so the record is not written again only for a newer time.
@@ -138,18 +141,18 @@ pub(super) fn record(before: Option<Record>, accepted: Option<&GuardBaseline>, i
         }
         (Some(before), _) if is_same => Some(before),
         (before, accepted) => {
-            let (document, history, archived_in_other_kind) = match before {
-                Some(before) => {
-                    (accepted.cloned().unwrap_or(before.document), before.history, before.archived_in_other_kind)
+            let (document, history, dropped, archived_in_other_kind) = match before {
+                Some(Record { document, history, dropped, archived_in_other_kind, .. }) => {
+                    (accepted.cloned().unwrap_or(document), history, dropped, archived_in_other_kind)
                 }
-                None => (accepted?.clone(), Vec::new(), Vec::new()),
+                None => (accepted?.clone(), Vec::new(), Vec::new(), Vec::new()),
             };
             Some(Record {
                 published_at: Time(this_second()),
                 document,
                 changes: None,
                 history,
-                dropped: Vec::new(),
+                dropped,
                 archived_in_other_kind,
                 files: BTreeMap::new(), // those of the chosen snapshot, which is not known here
             })

@@ -53,7 +53,7 @@ pub(super) async fn withdraw(
             return other_kind;
         }
     }
-    match publisher.delete_obsolete(destination).await {
+    match publisher.delete_obsolete(destination, &mut desired.cache).await {
         Ok(()) => None,
         Err(error) => {
             tracing::warn!(

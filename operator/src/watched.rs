@@ -3,6 +3,7 @@
 
 mod content;
 pub mod pages;
+pub mod partial;
 pub mod selection;
 
 use std::{future::pending, sync::Arc};

@@ -1,16 +1,12 @@
 //! The metadata of published objects, without what the publisher does not read.
 
-use std::borrow::Cow;
-
-use k8s_openapi::{NamespaceResourceScope, api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::Resource;
-use serde::Deserialize;
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::json;
 
 use super::object::RELOADER_IGNORE;
 use crate::{
     api::names::{FIELD_MANAGER, annotation, label},
-    watched::selection::{Selection, metadata},
+    watched::{partial::PartialObject, selection::Selection},
 };
 
 /// Largest length of an annotation in bytes, except of the record.
@@ -19,7 +15,8 @@ const ANNOTATION_MAX: usize = 128;
 const RECORD_MAX: usize = 256 << 10;
 
 /// Metadata of an object that the publisher reads.
-struct Published;
+#[derive(Clone, Debug)]
+pub struct Published;
 
 impl Selection for Published {
     const CONTROLLER: bool = true;
@@ -42,52 +39,14 @@ impl Selection for Published {
     }
 }
 
-/// Metadata of a ConfigMap, without the parts that the controller does not read. They are skipped while an answer of the
-/// API server is parsed, because authors of ConfigMaps decide how large they are.
-#[derive(Clone, Debug, Deserialize)]
-pub struct ConfigMapMetadata {
-    #[serde(deserialize_with = "metadata::<Published, _>")]
-    metadata: ObjectMeta,
-}
+/// Metadata of a ConfigMap, without the parts that the controller does not read.
+pub type ConfigMapMetadata = PartialObject<ConfigMap, Published>;
 
 /// Returns what the publisher reads of this metadata.
 pub(super) fn selected(metadata: ObjectMeta) -> ObjectMeta {
     // Metadata that was parsed is valid. Without its parts, an object would count as one of another owner.
     let selected = serde_json::from_value::<ConfigMapMetadata>(json!({"metadata": &metadata}));
     selected.map_or(metadata, |selected| selected.metadata)
-}
-
-impl Resource for ConfigMapMetadata {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        ConfigMap::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        ConfigMap::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        ConfigMap::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        ConfigMap::plural(&())
-    }
-
-    fn metadata_api() -> bool {
-        true
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 #[cfg(test)]

@@ -1,39 +1,42 @@
 //! The fields of a pod that the rollout reads.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use k8s_openapi::api::core::v1::Pod;
+use serde::{Deserialize, de::IgnoredAny};
 
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::core::v1::Pod,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
-};
-use kube::Resource;
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
+use crate::{
+    api::names::annotation,
+    watched::{
+        partial::{Fields, PartialObject},
+        selection::Selection,
+    },
 };
 
-use crate::api::names::annotation;
+/// Largest length of an annotation in bytes: the API server stores no longer one.
+const ANNOTATION_MAX: usize = 256 << 10;
 
-/// A pod without the fields that the rollout does not read. They are skipped while an answer of the API server is parsed,
-/// because the authors of pods decide how large they are.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InjectedPod {
-    #[serde(deserialize_with = "metadata")]
-    metadata: ObjectMeta,
-    pub(super) spec: Option<Spec>,
-    pub(super) status: Option<Status>,
+/// A pod without the fields that the rollout does not read.
+pub type InjectedPod = PartialObject<Pod, Read, Spec, Status>;
+
+/// The annotation with the requested environments, and those with their revisions.
+#[derive(Clone, Debug)]
+pub struct Read;
+
+impl Selection for Read {
+    fn annotation(key: &str) -> usize {
+        if key == annotation::INJECT || key.starts_with(annotation::REVISION) { ANNOTATION_MAX } else { 0 }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Spec {
+pub struct Spec {
     pub(super) init_containers: Option<Vec<Container>>,
     pub(super) containers: Option<Vec<Container>>,
     pub(super) resources: Option<Resources>,
     pub(super) volumes: Option<Vec<Volume>>,
 }
+
+impl Fields for Spec {}
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -87,11 +90,13 @@ pub(super) struct Named {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Status {
+pub struct Status {
     #[serde(rename = "podIP")]
     pub(super) pod_ip: Option<String>,
     pub(super) init_container_statuses: Option<Vec<ContainerStatus>>,
 }
+
+impl Fields for Status {}
 
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ContainerStatus {
@@ -102,90 +107,6 @@ pub(super) struct ContainerStatus {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ContainerState {
     pub(super) running: Option<IgnoredAny>,
-}
-
-/// Reads the metadata that the watch and the rollout need.
-fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-        creation_timestamp: Option<Time>,
-        deletion_timestamp: Option<Time>,
-        annotations: Option<Annotations>,
-    }
-    let metadata = Metadata::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: metadata.name,
-        namespace: metadata.namespace,
-        uid: metadata.uid,
-        resource_version: metadata.resource_version,
-        creation_timestamp: metadata.creation_timestamp,
-        deletion_timestamp: metadata.deletion_timestamp,
-        annotations: metadata.annotations.map(|annotations| annotations.0),
-        ..ObjectMeta::default()
-    })
-}
-
-/// The annotation with the requested environments, and those with their revisions.
-struct Annotations(BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for Annotations {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Selected;
-        impl<'de> Visitor<'de> for Selected {
-            type Value = Annotations;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("annotations")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Annotations, M::Error> {
-                let mut selected = BTreeMap::new();
-                while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                    if key == annotation::INJECT || key.starts_with(annotation::REVISION) {
-                        selected.insert(key.into_owned(), map.next_value()?);
-                    } else {
-                        map.next_value::<IgnoredAny>()?;
-                    }
-                }
-                Ok(Annotations(selected))
-            }
-        }
-        deserializer.deserialize_map(Selected)
-    }
-}
-
-impl Resource for InjectedPod {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Pod::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Pod::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Pod::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Pod::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 #[cfg(test)]
@@ -206,7 +127,7 @@ mod tests {
             "status": {"message": large},
         });
         let pod: InjectedPod = serde_json::from_str(&pod.to_string()).unwrap();
-        assert_eq!(pod.meta().annotations.as_ref().unwrap().len(), 2);
+        assert_eq!(pod.metadata.annotations.as_ref().unwrap().len(), 2);
         let kept = format!("{pod:?}").len();
         assert!(kept < 10_000, "{kept} characters are kept");
     }

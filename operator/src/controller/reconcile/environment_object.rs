@@ -1,113 +1,91 @@
 //! FeatureEnvironments as the watch reads them.
 
-use std::borrow::Cow;
-
 use futures::{Stream, TryStreamExt};
-use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
-    Api, Resource,
+    Api,
     core::{DeserializeGuard, error_boundary::InvalidObject},
     runtime::watcher::{self, Event, watcher},
 };
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::referrers::WatchedEnvironment;
 use crate::{
-    api::{FeatureEnvironment, names::annotation},
-    watched::selection::{Selection, metadata},
+    api::{FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, names::annotation},
+    watched::{
+        partial::{Fields, PartialObject},
+        selection::Selection,
+    },
 };
 
 /// Largest length of an annotation in bytes. The status repeats 64 characters of a request for a fetch.
 const ANNOTATION_MAX: usize = 256;
 
-/// A FeatureEnvironment, or the reason why it cannot be read. Its metadata has only what the controller reads; the rest is
-/// skipped while an answer of the API server is parsed, because its authors decide how large it is. The schema bounds the
-/// spec.
-#[derive(Clone, Debug)]
-pub(super) struct EnvironmentObject(WatchedEnvironment);
+/// A FeatureEnvironment whose spec or status may not be readable. The schema bounds both.
+pub(super) type EnvironmentObject =
+    PartialObject<FeatureEnvironment, Selected, Read<FeatureEnvironmentSpec>, Read<FeatureEnvironmentStatus>>;
 
 /// Watches FeatureEnvironments.
 pub(super) fn environments(
     api: Api<EnvironmentObject>,
 ) -> impl Stream<Item = watcher::Result<Event<WatchedEnvironment>>> + Send {
     watcher(api, watcher::Config::default()).map_ok(|event| match event {
-        Event::Apply(object) => Event::Apply(object.0),
-        Event::Delete(object) => Event::Delete(object.0),
+        Event::Apply(object) => Event::Apply(watched(object)),
+        Event::Delete(object) => Event::Delete(watched(object)),
         Event::Init => Event::Init,
-        Event::InitApply(object) => Event::InitApply(object.0),
+        Event::InitApply(object) => Event::InitApply(watched(object)),
         Event::InitDone => Event::InitDone,
     })
 }
 
 /// Metadata of a FeatureEnvironment that the controller reads.
-struct Read;
+#[derive(Clone, Debug)]
+pub(super) struct Selected;
 
-impl Selection for Read {
+impl Selection for Selected {
     fn annotation(key: &str) -> usize {
         if [annotation::CONFIRM, annotation::REFRESH].contains(&key) { ANNOTATION_MAX } else { 0 }
     }
 }
 
-#[derive(Deserialize)]
-struct Object {
-    #[serde(deserialize_with = "metadata::<Read, _>")]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Value,
-    #[serde(default)]
-    status: Value,
+/// Part of an object, or the reason why it cannot be read.
+#[derive(Clone, Debug)]
+pub(super) struct Read<T>(Result<T, String>);
+
+impl<T> Fields for Read<T> {}
+
+impl<T: DeserializeOwned> From<Value> for Read<T> {
+    fn from(part: Value) -> Self {
+        Self(serde_json::from_value(part).map_err(|error| error.to_string()))
+    }
 }
 
-impl<'de> Deserialize<'de> for EnvironmentObject {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Read<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Object { metadata, spec, status } = Object::deserialize(deserializer)?;
-        let read = serde_json::from_value(spec).and_then(|spec| Ok((spec, serde_json::from_value(status)?)));
-        Ok(Self(DeserializeGuard(match read {
-            Ok((spec, status)) => Ok(FeatureEnvironment { metadata, spec, status }),
-            Err(error) => Err(InvalidObject { error: error.to_string(), metadata }),
-        })))
+        Ok(Value::deserialize(deserializer)?.into())
     }
 }
 
-impl Resource for EnvironmentObject {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        FeatureEnvironment::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        FeatureEnvironment::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        FeatureEnvironment::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        FeatureEnvironment::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.0.meta()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.0.meta_mut()
-    }
+fn watched(object: EnvironmentObject) -> WatchedEnvironment {
+    let EnvironmentObject { metadata, spec, status, .. } = object;
+    let spec = spec.unwrap_or_else(|| Value::Null.into()).0;
+    let read = spec.and_then(|spec| Ok((spec, status.map(|status| status.0).transpose()?)));
+    DeserializeGuard(match read {
+        Ok((spec, status)) => Ok(FeatureEnvironment { metadata, spec, status }),
+        Err(error) => Err(InvalidObject { error, metadata }),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::Resource;
     use serde_json::json;
 
     use super::*;
 
     fn read(metadata: &Value, spec: &Value) -> WatchedEnvironment {
         let object = json!({"apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "metadata": metadata, "spec": spec});
-        serde_json::from_str::<EnvironmentObject>(&object.to_string()).unwrap().0
+        watched(serde_json::from_str(&object.to_string()).unwrap())
     }
 
     #[test]

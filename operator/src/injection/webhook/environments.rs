@@ -1,10 +1,9 @@
 //! Caches the FeatureEnvironments and their delivery. A pod's volume depends on the delivery, and a pod that names a
 //! missing FeatureEnvironment gets a warning.
 
-use std::{borrow::Cow, convert::Infallible};
+use std::convert::Infallible;
 
-use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,22 +13,16 @@ use crate::{
     injection::{Layout, Size, Slots},
     watched::{
         pages::Pages,
-        selection::{Selection, metadata},
+        partial::{Fields, PartialObject},
+        selection::Selection,
     },
 };
 
-/// The cached parts of a FeatureEnvironment. They are untyped, so that one invalid object does not hide the others. The
-/// other parts are skipped while an answer of the API server is parsed, because authors decide how large they are.
-#[derive(Clone, Debug, Deserialize)]
-struct Known {
-    #[serde(deserialize_with = "metadata::<Names, _>")]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Spec,
-    status: Option<Status>,
-}
+/// The cached parts of a FeatureEnvironment. They are untyped, so that one invalid object does not hide the others.
+type Known = PartialObject<FeatureEnvironment, Names, Spec, Status>;
 
 /// Nothing but names and versions.
+#[derive(Clone, Debug)]
 struct Names;
 
 impl Selection for Names {}
@@ -40,6 +33,8 @@ struct Spec {
     delivery: Value,
 }
 
+impl Fields for Spec {}
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {
@@ -47,6 +42,8 @@ struct Status {
     bytes: Value,
     core_bytes: Value,
 }
+
+impl Fields for Status {}
 
 /// A cache of all FeatureEnvironments.
 #[derive(Clone)]
@@ -115,45 +112,17 @@ impl Environments {
     }
 }
 
-impl Resource for Known {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        FeatureEnvironment::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        FeatureEnvironment::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        FeatureEnvironment::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        FeatureEnvironment::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
 /// Returns the layout by the published delivery in the status, or by the spec if nothing is published: a new pod mounts
 /// the objects that exist.
 fn layout(environment: &Known) -> Layout {
+    let spec = environment.spec.clone().unwrap_or_default();
     let status = environment.status.clone().unwrap_or_default();
     let object_kind = |delivery: &Value| delivery.get("as").and_then(|kind| ObjectKind::deserialize(kind).ok());
     let count = |number: Option<&Value>| number.and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
     let default = Slots::default();
     let least = Slots {
-        overrides: count(environment.spec.delivery.get("overridesSlots")).unwrap_or(default.overrides),
-        core_parts: count(environment.spec.delivery.get("coreParts")).unwrap_or(default.core_parts),
+        overrides: count(spec.delivery.get("overridesSlots")).unwrap_or(default.overrides),
+        core_parts: count(spec.delivery.get("coreParts")).unwrap_or(default.core_parts),
     };
     // Both figures belong to the published revision. Statuses of earlier versions lack the second one.
     let published_bytes = status.bytes.as_u64().unwrap_or_default();
@@ -163,7 +132,7 @@ fn layout(environment: &Known) -> Layout {
         core: count(Some(&status.core_bytes)).unwrap_or_default(),
         others: published_bytes.saturating_sub(published_core).into(),
     };
-    let object_kind = object_kind(&status.delivery).or_else(|| object_kind(&environment.spec.delivery));
+    let object_kind = object_kind(&status.delivery).or_else(|| object_kind(&spec.delivery));
     Layout::new(object_kind.unwrap_or_default(), least, size)
 }
 

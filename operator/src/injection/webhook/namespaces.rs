@@ -1,31 +1,23 @@
 //! Caches the annotations of namespaces, which set defaults for all of their pods, and the labels that allow something.
 
-use std::{borrow::Cow, collections::BTreeMap, convert::Infallible, sync::Arc};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
-use k8s_openapi::{ClusterResourceScope, api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, Client, Resource};
-use serde::Deserialize;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
 
 use super::cache::{Cache, LOOK_UP_TIMEOUT};
 use crate::{
     api::names::{has_label, label},
     injection::annotations::{KNOWN, VALUE_MAX},
-    watched::{
-        pages::Pages,
-        selection::{Selection, metadata},
-    },
+    watched::{pages::Pages, partial::PartialObject, selection::Selection},
 };
 
-/// The cached parts of a namespace: its name, and the annotations and labels that injection reads. The other parts are
-/// skipped while an answer of the API server is parsed.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Known {
-    #[serde(deserialize_with = "metadata::<Read, _>")]
-    metadata: ObjectMeta,
-}
+/// The cached parts of a namespace: its name, and the annotations and labels that injection reads.
+pub(super) type Known = PartialObject<Namespace, Read>;
 
 /// Metadata of a namespace that injection reads.
-struct Read;
+#[derive(Clone, Debug)]
+pub(super) struct Read;
 
 impl Selection for Read {
     fn annotation(key: &str) -> usize {
@@ -90,37 +82,4 @@ pub(super) fn defaults(known: &Known) -> Option<&BTreeMap<String, String>> {
 /// True if pods of the namespace may override flags.
 pub(super) fn allows_overrides(known: &Known) -> bool {
     has_label(known.metadata.labels.as_ref(), label::ALLOW_OVERRIDES, "true")
-}
-
-impl Resource for Known {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Namespace::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Namespace::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Namespace::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Namespace::plural(&())
-    }
-
-    fn metadata_api() -> bool {
-        true
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }

@@ -19,6 +19,7 @@ mod owner;
 mod read;
 mod record;
 mod record_bounds;
+mod record_memory;
 mod secret_cache;
 mod snapshot;
 mod write;

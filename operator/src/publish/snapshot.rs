@@ -11,7 +11,7 @@ use crate::{
     memory::{Memory, Reserved},
 };
 
-/// Memory that a snapshot takes beside its files: its state, its record and the status.
+/// Memory that a snapshot takes beside its files and its record: its state and the status.
 const BESIDE_FILES: usize = 16 << 10;
 
 /// Published form of an environment at one revision, either compiled by this process or read from the cluster after a
@@ -71,12 +71,12 @@ impl Snapshot {
         Self { revision, parts: parts.unwrap_or_default(), files, kept: Kept::default() }
     }
 
-    /// Reserves the memory that the snapshot takes, until it is dropped.
+    /// Reserves the memory that the snapshot takes, until it is dropped. `record_bytes` is the memory of its record.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]: the namespace has used up its share. The snapshot must not be kept then.
-    pub fn keep_in(&mut self, memory: &Arc<Memory>, namespace: &str) -> Result<(), Error> {
-        let bytes = self.size() + BESIDE_FILES;
+    pub fn keep_in(&mut self, memory: &Arc<Memory>, namespace: &str, record_bytes: usize) -> Result<(), Error> {
+        let bytes = self.size() + BESIDE_FILES + record_bytes;
         let reserved = memory.share(namespace).reserve(bytes);
         let reserved = reserved.map_err(|_| Error::OutOfMemory { bytes, limit: memory.bytes() })?;
         self.kept = Kept(Some(Arc::new(reserved)));

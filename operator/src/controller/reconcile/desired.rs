@@ -103,10 +103,14 @@ impl Desired {
         self.failures = 0;
     }
 
+    /// Returns the record of the desired snapshot, or of the published one.
+    pub(super) fn record<'a>(&'a self, observed: &'a Observed) -> Option<&'a Record> {
+        self.snapshot.as_ref().and_then(|desired| desired.record.as_ref()).or(observed.record.as_ref())
+    }
+
     /// Returns the archived revisions, latest first.
     pub(super) fn past<'a>(&'a self, observed: &'a Observed) -> &'a [ArchivedRevision] {
-        let record = self.snapshot.as_ref().and_then(|desired| desired.record.as_ref()).or(observed.record.as_ref());
-        record.map(|record| record.history.as_slice()).unwrap_or_default()
+        self.record(observed).map(|record| record.history.as_slice()).unwrap_or_default()
     }
 
     /// Returns the record of the `published` revision, if it is known.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{desired::Desired, environment::Environment, guard::Candidate};
+use super::{desired::Desired, environment::Environment, guard::Candidate, observe::Observed};
 use crate::{
     memory::Memory,
-    publish::{Error, Snapshot},
+    publish::{Error, Record, Snapshot},
 };
 
 /// Memory in bytes for the snapshots of all environments, unless the chart's value says otherwise.
@@ -22,14 +22,16 @@ pub(super) fn keep(
     snapshot: &mut Snapshot,
     candidate: &mut Candidate,
     desired: &mut Desired,
+    observed: &Observed,
 ) -> Result<(), Error> {
     let namespace = &environment.namespace;
-    if snapshot.keep_in(memory, namespace).is_ok() {
+    let record_bytes = desired.record(observed).map_or(0, Record::memory_bytes);
+    if snapshot.keep_in(memory, namespace, record_bytes).is_ok() {
         return Ok(());
     }
     candidate.release();
     desired.release();
-    snapshot.keep_in(memory, namespace)
+    snapshot.keep_in(memory, namespace, record_bytes)
 }
 
 /// Reserves the memory of a snapshot that was read from the cluster. Returns `None`, with a line in the log, if there is
@@ -38,9 +40,10 @@ pub(super) fn keep_read(
     environment: &Environment<'_>,
     memory: &Arc<Memory>,
     mut snapshot: Snapshot,
+    record: Option<&Record>,
 ) -> Option<Snapshot> {
     let (namespace, environment) = (&environment.namespace, &environment.name);
-    if let Err(error) = snapshot.keep_in(memory, namespace) {
+    if let Err(error) = snapshot.keep_in(memory, namespace, record.map_or(0, Record::memory_bytes)) {
         tracing::warn!(
             namespace,
             environment,
@@ -50,4 +53,37 @@ pub(super) fn keep_read(
         return None;
     }
     Some(snapshot)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use remora_snapshot::files;
+    use serde_json::json;
+
+    use super::*;
+    use crate::publish::File;
+
+    #[test]
+    fn snapshot_whose_record_has_no_room_is_not_kept() {
+        let object = serde_json::from_value(json!({
+            "apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment",
+            "metadata": {"name": "storefront", "namespace": "shop", "uid": "uid-1"},
+            "spec": {"source": {"document": {"configMapKeyRef": {"name": "flags", "key": "environment.json"}}}},
+        }));
+        let object = object.unwrap();
+        let files: BTreeMap<String, String> =
+            (0..files::OVERRIDES_SLOTS).map(|slot| (files::overrides(slot), "a".repeat(64))).collect();
+        let past = json!({"revision": "0a1b", "publishedAt": "2026-11-24T00:00:00Z", "files": files});
+        let document = json!({"source": "s", "environment": "e", "features": 0, "segments": 0, "overrides": 0});
+        let record = json!({"publishedAt": "2026-11-24T00:00:00Z", "document": document, "history": vec![past; 20]});
+        let record: Record = serde_json::from_value(record).unwrap();
+        let keep = |bytes: usize, record: Option<&Record>| {
+            let snapshot = Snapshot::new("r".to_owned(), vec![File::new("core".to_owned(), vec![1])]);
+            keep_read(&Environment::new(&object), &Memory::new(bytes), snapshot, record).is_some()
+        };
+        assert!(keep(100_000, None) && !keep(100_000, Some(&record)));
+        assert!(keep(100_000 + record.memory_bytes(), Some(&record)));
+    }
 }

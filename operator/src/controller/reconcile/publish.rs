@@ -73,7 +73,7 @@ async fn select(
         None => None,
     };
     if let Some(restored) = &mut restored {
-        keep(environment, memory, restored, candidate, desired)?;
+        keep(environment, memory, restored, candidate, desired, observed)?;
     }
     Ok(choose(&environment.spec.pin, candidate, desired, observed, restored))
 }

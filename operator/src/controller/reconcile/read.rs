@@ -75,7 +75,9 @@ async fn read(
     match keep::published_during(compiling, environment, publisher, &observed.destination, desired).await {
         Ok((mut compiled, version, provenance)) => {
             was_read(environment, metrics, source);
-            if let Err(error) = memory::keep(environment, &context.memory, &mut compiled.snapshot, candidate, desired) {
+            if let Err(error) =
+                memory::keep(environment, &context.memory, &mut compiled.snapshot, candidate, desired, observed)
+            {
                 let error = Error::from(error);
                 candidate.not_compiled(error.to_failure());
                 return Err(error);

@@ -49,7 +49,9 @@ pub(super) async fn recover(
     match publisher.read_published(&observed.destination).await {
         Ok(found) => {
             let is_found = found.is_some();
-            let kept = found.and_then(|(snapshot, record)| Some((keep_read(environment, memory, snapshot)?, record)));
+            let kept = found.and_then(|(snapshot, record)| {
+                Some((keep_read(environment, memory, snapshot, record.as_ref())?, record))
+            });
             desired.snapshot = kept.map(|(snapshot, record)| DesiredSnapshot {
                 snapshot: Arc::new(snapshot),
                 record,

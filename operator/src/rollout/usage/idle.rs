@@ -28,7 +28,7 @@ pub struct LastUses {
     flags: BTreeMap<String, Date>,
     /// Day of the restart, and number of idle flags that the list before it left out: on this day, `count` has them.
     left_out: Option<(Date, i64)>,
-    /// Last day that did not count because pods were not read.
+    /// Last day that did not count because pods were not read, or for which an earlier process decided about this.
     blind: Option<Date>,
 }
 
@@ -63,7 +63,7 @@ impl LastUses {
             any: written.last_use.as_deref().and_then(day),
             flags: known.collect(),
             left_out: Some((today, left_out.max(0))),
-            blind: None,
+            blind: Some(until),
         })
     }
 
@@ -223,6 +223,20 @@ mod tests {
         assert_eq!(listed(&uses.list(day(60))), [("b", day(29))]);
         uses.used("a", day(61));
         assert_eq!(uses.list(day(61)).unused, 1);
+    }
+
+    #[test]
+    fn day_on_which_pods_were_not_read_is_left_out_once_although_process_restarts() {
+        let names = flags(&["a"]);
+        let mut written = LastUses::restore(None, &names, day(1)).list(day(10));
+        for today in [11, 12] {
+            for _ in 0..3 {
+                let mut uses = LastUses::restore(Some(&written), &names, day(today));
+                uses.skip_yesterday(day(today));
+                written = uses.list(day(today));
+            }
+        }
+        assert_eq!(listed(&written), [("a", day(3))]);
     }
 
     #[test]

@@ -64,9 +64,9 @@ pub(super) async fn collect(
         tokio::time::sleep(pause.mul_f64(deps.pause_factor)).await;
         pause = INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64());
         let left_out = read(&target, &deps, began, &mut ledger, &mut pending, &used, &mut reads).await;
-        let day = today();
-        let silent = reads.unread(day);
-        *unread.lock() = Unread { day, pods: silent };
+        let today = today();
+        let silent = reads.unread(today);
+        *unread.lock() = Unread { day: today, pods: silent };
         send(&target, &deps, &key, &mut pending, &mut failures).await;
         let now = match (&failures.problem, left_out) {
             (Some(problem), _) => format!("not sent: {problem}"),
@@ -100,8 +100,9 @@ async fn read(
     let environment = &target.environment;
     deps.pods.ready().await;
     let all = deps.pods.of(&target.namespace, environment.as_str());
+    let runs = all.iter().filter(|pod| pod.admin.is_some());
+    reads.start(&runs.map(|pod| (pod.uid.as_str(), pod.created.map(day))).collect::<Vec<_>>(), today());
     let running: Vec<(String, SocketAddr)> = all.iter().filter_map(|pod| Some((pod.uid.clone(), pod.admin?))).collect();
-    reads.start(&running.iter().map(|(pod, _)| pod.as_str()).collect::<Vec<_>>(), today());
     let mut answers = stream::iter(running)
         .map(async |(pod, admin)| {
             tokio::time::sleep(PACE.mul_f64(deps.pause_factor)).await;
@@ -143,7 +144,11 @@ async fn read(
 
 /// Returns the current day in UTC.
 pub(crate) fn today() -> Date {
-    Timestamp::now().to_zoned(TimeZone::UTC).date()
+    day(Timestamp::now())
+}
+
+fn day(time: Timestamp) -> Date {
+    time.to_zoned(TimeZone::UTC).date()
 }
 
 /// Sends the uses that wait, at most [`REQUESTS_MAX`] requests of them, unless the source failed a short time ago. Uses

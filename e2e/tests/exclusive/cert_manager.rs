@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
-use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, eventually, say};
+use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, and_restoration, eventually, say};
 use serde_json::{Value, json};
 
 use super::given_certificate::{CAP, injects};
@@ -129,7 +129,7 @@ async fn certificate_of_cert_manager_is_renewed_without_refused_pod() -> anyhow:
         // The controllers have ended: they would create the Secrets again.
         let restored = restore(&case).await;
         let removed = program.remove_types(&case).await;
-        ended.and(restored).and(removed)
+        and_restoration(ended, and_restoration(restored, removed))
     })
     .await
 }

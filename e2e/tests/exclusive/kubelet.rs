@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use remora_e2e::app::History;
-use remora_e2e::harness::{App, PodPort, alone_in_namespace, eventually};
+use remora_e2e::harness::{App, PodPort, alone_in_namespace, and_restoration, eventually};
 use serde_json::json;
 
 use super::absent::restarts;
@@ -35,14 +35,13 @@ async fn restarted_kubelet_leaves_pods_served_and_delivers_missed_changes() -> a
         case.storefront().await?;
         let app = case.pod(&App::new("shop").inject("storefront")).await?;
         let express = json!({"enabled": true, "value": "express"});
-        node.kill("kubelet")?;
         let without = async {
+            node.kill("kubelet").await?;
             case.flip("storefront", "checkout", &express).await?;
             served(&app).await
         };
-        let without = without.await;
-        node.restore().await?;
-        without.context("without a kubelet")?;
+        let without = without.await.context("without a kubelet");
+        and_restoration(without, node.restore().await)?;
         case.answer(&app, "the change of the meantime", |answer| answer["value"] == "express").await?;
         case.flip("storefront", "checkout", &json!({"enabled": true, "value": "later"})).await?;
         case.answer(&app, "a later change", |answer| answer["value"] == "later").await?;

@@ -1,13 +1,19 @@
 //! Machine of the local cluster, for faults that the API server cannot cause: stopped processes, and alarms of etcd.
 //! Each fault is undone, whatever the result of the case is.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use remora_e2e::harness::{root, say};
+use remora_e2e::harness::{eventually, root, say};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::Command;
+
+/// Time in which a killed process ends on a busy machine.
+const END: Duration = Duration::from_secs(60);
 
 /// Machine of the local cluster.
 pub(super) struct Node {
@@ -42,22 +48,41 @@ impl Node {
         Ok(Some(Node { run: run.into(), etcd: format!("http://127.0.0.1:{etcd}"), processes }))
     }
 
-    /// Kills one of the cluster's processes, as a crash would. [`Node::restore`] starts it again.
-    pub(super) fn kill(&self, name: &str) -> anyhow::Result<()> {
-        let path = self.run.join("pid").join(name);
-        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let pid = text.split_whitespace().next().context("a file without a process")?;
-        signal(pid.parse()?, Signal::KILL)
+    /// Kills one of the cluster's processes, as a crash would, and waits until it has ended. [`Node::restore`] starts it
+    /// again.
+    pub(super) async fn kill(&self, name: &str) -> anyhow::Result<()> {
+        self.kill_each([name]).await
     }
 
-    /// Kills all of the cluster's processes. Pods go on, as their processes belong to containerd's shims.
-    pub(super) fn kill_all(&self) -> anyhow::Result<()> {
-        self.processes.iter().try_for_each(|name| self.kill(name))
+    /// Kills all of the cluster's processes, and waits until they have ended. Pods go on, as their processes belong to
+    /// containerd's shims.
+    pub(super) async fn kill_all(&self) -> anyhow::Result<()> {
+        self.kill_each(self.processes.iter().map(String::as_str)).await
+    }
+
+    /// Kills processes at the same time. [`Node::restore`] would not start one that has not ended.
+    async fn kill_each(&self, names: impl IntoIterator<Item = &str>) -> anyhow::Result<()> {
+        let mut killed = Vec::new();
+        for name in names {
+            let pid = self.pid(name)?;
+            signal(pid, Signal::KILL)?;
+            killed.push((name, pid));
+        }
+        for (name, pid) in killed {
+            eventually(&format!("{name} has ended"), END, async || Ok(has_ended(pid)?.then_some(()))).await?;
+        }
+        Ok(())
+    }
+
+    fn pid(&self, name: &str) -> anyhow::Result<i32> {
+        let path = self.run.join("pid").join(name);
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(text.split_whitespace().next().context("a file without a process")?.parse()?)
     }
 
     /// Kills all processes of the cluster and of its pods, as a loss of power would.
     pub(super) async fn lose_power(&self) -> anyhow::Result<()> {
-        self.kill_all()?;
+        self.kill_all().await?;
         script("kill-pods.sh").await
     }
 
@@ -109,6 +134,18 @@ pub(super) fn process(pod_uid: &str, program: &str) -> anyhow::Result<i32> {
         }
     }
     anyhow::bail!("no process {program} in pod {pod_uid}")
+}
+
+/// True if the process is gone, or is a zombie that its parent has not reaped.
+fn has_ended(pid: i32) -> anyhow::Result<bool> {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // The name, in parentheses, may contain any character, so the state is found after it.
+        Ok(stat) => Ok(stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        // The process ended between the opening of the file and the reading.
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(true),
+        Err(error) => Err(error).with_context(|| format!("the state of process {pid}")),
+    }
 }
 
 fn signal(pid: i32, signal: Signal) -> anyhow::Result<()> {

@@ -7,7 +7,9 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use remora_e2e::app::History;
-use remora_e2e::harness::{App, Case, PodPort, Release, alone_in_namespace, eventually, storefront, until};
+use remora_e2e::harness::{
+    App, Case, PodPort, Release, alone_in_namespace, and_restoration, eventually, storefront, until,
+};
 use serde_json::json;
 
 use super::absent::restarts;
@@ -35,14 +37,13 @@ async fn restarted_container_runtime_leaves_pods_served_and_manages_them_again()
         let pods = case.deployment(&App::new("crashing").inject("storefront").seeing_processes(), 1).await?;
         let crashing = pods.first().context("the Deployment has no pod")?;
         let without = async {
-            node.kill("kubelet")?;
-            node.kill("containerd")?;
+            node.kill("kubelet").await?;
+            node.kill("containerd").await?;
             case.flip("storefront", "checkout", &json!({"enabled": true, "value": "express"})).await?;
             served(&app).await
         };
-        let without = without.await;
-        node.restore().await?;
-        without.context("without kubelet and containerd")?;
+        let without = without.await.context("without kubelet and containerd");
+        and_restoration(without, node.restore().await)?;
         case.answer(&app, "the change of the meantime", |answer| answer["value"] == "express").await?;
 
         // The new containerd has taken over the shims: it notices the end of a container, and starts it again.
@@ -66,14 +67,13 @@ async fn killed_processes_of_node_leave_pods_served_and_everything_converges() -
         let app = case.pod(&App::new("shop").inject("storefront")).await?;
         let (direct, upstream) = (app.without_api_server().await?, case.upstream.without_api_server().await?);
         let without = async {
-            node.kill_all()?;
+            node.kill_all().await?;
             let express = json!({"enabled": true, "value": "express"});
             upstream.change(&case.server_key(), "checkout", &express).await?;
             served(&direct).await
         };
-        let without = without.await;
-        node.restore().await?;
-        without.context("without the processes of the node")?;
+        let without = without.await.context("without the processes of the node");
+        and_restoration(without, node.restore().await)?;
         case.answer(&app, "the change of the meantime", |answer| answer["value"] == "express").await?;
         case.condition("storefront", "Ready", "True", Some("Published")).await?;
 
@@ -98,8 +98,7 @@ async fn node_that_loses_power_serves_last_revision_before_its_source_answers() 
         let app = pods.first().context("the Deployment has no pod")?;
         case.answer(app, "the first change", |answer| answer["value"] == "express").await?;
         let lost = node.lose_power().await;
-        node.restore().await?;
-        lost?;
+        and_restoration(lost, node.restore().await)?;
 
         // The same pod: kubelet starts its containers again. The source has lost the document with its memory.
         let api: Api<Pod> = case.api();

@@ -2,9 +2,10 @@
 
 mod squid;
 
+use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams};
-use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, eventually, storefront};
+use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, and_restoration, eventually, storefront};
 use remora_e2e::upstream::{Options, Upstream};
 use serde_json::{Value, json};
 
@@ -95,6 +96,14 @@ async fn fetched_through(case: &Case, squid: &Squid, upstream: &Upstream) -> any
     refusals(case, squid, &direct).await
 }
 
+/// Installs the release without a proxy, and deletes the proxy's credentials, which the controller read until then.
+async fn restore(case: &Case) -> anyhow::Result<()> {
+    let installed = Release::of(&case.cluster).install().await;
+    let secrets: Api<Secret> = Api::namespaced(case.cluster.client.clone(), SYSTEM);
+    let deleted = secrets.delete(SECRET, &DeleteParams::default()).await;
+    and_restoration(installed, deleted.map(drop).context("the proxy's credentials stay"))
+}
+
 #[tokio::test]
 async fn server_is_reached_through_squid_only() -> anyhow::Result<()> {
     alone_in_namespace(async |case| {
@@ -112,10 +121,7 @@ async fn server_is_reached_through_squid_only() -> anyhow::Result<()> {
         )
         .await?;
         let ended = fetched_through(&case, &squid, &upstream).await;
-        Release::of(&case.cluster).install().await?;
-        let secrets: Api<Secret> = Api::namespaced(case.cluster.client.clone(), SYSTEM);
-        secrets.delete(SECRET, &DeleteParams::default()).await?;
-        ended
+        and_restoration(ended, restore(&case).await)
     })
     .await
 }

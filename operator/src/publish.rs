@@ -246,6 +246,11 @@ impl Publisher {
         destination.has_other_kind || !self.obsolete(destination).is_empty()
     }
 
+    /// True if objects of the other kind exist in the current format, also if a publication of them was cut off.
+    pub fn has_other_kind(&self, destination: &Destination) -> bool {
+        !self.last_first(destination.other_kind(), |format| format == FORMAT).is_empty()
+    }
+
     /// Deletes the objects that [`Publisher::has_obsolete`] finds.
     ///
     /// # Errors

@@ -26,4 +26,7 @@ pub use self::{
     pod_lister::Lists,
     pods::{RunningPods, RunningPodsFeed, follow, running_pods},
 };
-pub(crate) use self::{pod_lister::PodLister, volumes::Volumes};
+pub(crate) use self::{
+    pod_lister::{MountingObsolete, PodLister},
+    volumes::Volumes,
+};

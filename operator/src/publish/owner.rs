@@ -30,8 +30,8 @@ pub struct Destination {
     pub object_kind: ObjectKind,
     /// True if there may be objects of the other kind. They are kept up to date until no pod mounts them.
     pub has_other_kind: bool,
-    /// True if a publication in objects of the other kind may have been cut off. Its objects are deleted, because no pod
-    /// mounts them.
+    /// True if a publication in objects of the other kind may have been cut off. Its objects are deleted unless pods mount
+    /// them: those that were admitted while nothing was published.
     pub has_unfinished: bool,
 }
 

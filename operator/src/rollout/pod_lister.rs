@@ -28,6 +28,14 @@ impl Default for Lists {
     }
 }
 
+/// Numbers of pods whose volumes name objects of another kind or format.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MountingObsolete {
+    pub(crate) all: usize,
+    /// Number of those whose volumes name objects of the other kind in the current format.
+    pub(crate) other_kind: usize,
+}
+
 /// Lists pods through the API server, also those that the watch does not show yet.
 pub(crate) struct PodLister {
     client: Client,
@@ -49,10 +57,14 @@ impl PodLister {
         namespace: &str,
         environment: &EnvironmentName,
         object_kind: ObjectKind,
-    ) -> Result<usize, Error> {
+    ) -> Result<MountingObsolete, Error> {
         let pods = self.list(namespace, environment).await?;
-        let is_obsolete = |volume: Mounted| volume.object_kind != object_kind || volume.format != FORMAT;
-        Ok(pods.iter().filter(|pod| pod.volume.is_some_and(is_obsolete)).count())
+        let count =
+            |is_counted: &dyn Fn(Mounted) -> bool| pods.iter().filter(|pod| pod.volume.is_some_and(is_counted)).count();
+        Ok(MountingObsolete {
+            all: count(&|volume| volume.object_kind != object_kind || volume.format != FORMAT),
+            other_kind: count(&|volume| volume.object_kind != object_kind && volume.format == FORMAT),
+        })
     }
 
     /// Lists the volumes of the running pods.

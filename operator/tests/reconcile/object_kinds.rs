@@ -236,6 +236,34 @@ async fn secret_of_publication_that_was_cut_off_is_deleted_after_change_back() {
     assert_eq!(cluster.last_status()["unfinished"], Value::Null, "the Secret is deleted");
 }
 
+/// While nothing is published, new pods mount objects of the kind in the spec.
+#[tokio::test]
+async fn secret_of_first_publication_that_was_cut_off_is_updated_while_pod_mounts_it() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    Operator::start(&cluster).turn(fenv(1, &secret())).await;
+    let cut_off = cluster.first_status(|status| status["unfinished"] == "Secret");
+    cluster.run(vec![pod(ObjectKind::Secret)]);
+
+    let mut object = fenv(2, &json!({}));
+    object["status"] = cut_off.unwrap();
+    let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
+    operator.turn(object).await;
+    let both = json!({"as": "ConfigMap", "overridesFiles": 0, "formerly": "Secret"});
+    assert_eq!(delivery(&cluster), both);
+    cluster.put(&flags(&document("b")));
+    operator.turn(reported(&cluster, 3, &json!({"revisionHistoryLimit": 4}))).await;
+    let content = |name: &str, data: &str| cluster.get(name).unwrap()[data]["core"].clone();
+    assert_eq!(content(SECRET, "data"), content(CORE, "binaryData"));
+
+    cluster.run(Vec::new());
+    operator.turn(reported(&cluster, 4, &json!({}))).await;
+    assert!(cluster.get(SECRET).is_none(), "{:?}", cluster.names());
+    operator.turn(reported(&cluster, 5, &json!({}))).await;
+    assert_eq!(delivery(&cluster), json!({"as": "ConfigMap", "overridesFiles": 0}));
+    assert_eq!(cluster.last_status()["unfinished"], Value::Null);
+}
+
 #[tokio::test]
 async fn change_back_to_config_map_deletes_secret() {
     let cluster = Cluster::default();

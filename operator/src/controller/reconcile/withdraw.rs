@@ -7,11 +7,11 @@ use crate::{
     api::ObjectKind,
     controller::report::Publication,
     publish::{Destination, Publisher},
-    rollout::PodLister,
+    rollout::{MountingObsolete, PodLister},
 };
 
-/// Deletes the obsolete objects if no pod mounts them. Returns the other kind while its objects stay. A failure is only
-/// logged: a later reconciliation tries again.
+/// Deletes the obsolete objects if no pod mounts them. Returns the other kind while its objects stay and are kept up to
+/// date. A failure is only logged: a later reconciliation tries again.
 pub(super) async fn withdraw(
     environment: &Environment<'_>,
     publisher: &Publisher,
@@ -33,15 +33,17 @@ pub(super) async fn withdraw(
     desired.obsolete_since = Some(Instant::now());
     let (namespace, environment) = (&environment.namespace, &owner.environment);
     match lister.mounting_obsolete(namespace, environment, *object_kind).await {
-        Ok(0) => {}
-        Ok(pods) => {
+        Ok(MountingObsolete { all: 0, .. }) => {}
+        Ok(MountingObsolete { all: pods, other_kind: mounting }) => {
             tracing::info!(
                 namespace,
                 %environment,
                 pods,
                 "pods still mount objects of the other kind or format: keeping these objects"
             );
-            return other_kind;
+            // Pods may mount objects of a first publication that was cut off. The status does not name their kind yet.
+            let is_mounted = mounting > 0 && publisher.has_other_kind(destination);
+            return other_kind.or(is_mounted.then(|| object_kind.other()));
         }
         Err(error) => {
             tracing::warn!(

@@ -73,17 +73,17 @@ pub use self::{
 pub struct FeatureEnvironmentSpec {
     /// Source of the environment document. Set exactly one member: `flagsmith` or `document`.
     pub source: Source,
-    /// How often the operator polls the source, and how long one fetch may take. A new value of the annotation
+    /// Pace of the operator's fetches from the source, and the time that one fetch may take. A new value of the annotation
     /// `remora.dev/refresh` requests a fetch now.
     #[serde(default)]
     pub refresh: Refresh,
     /// Parts of the document that the operator leaves out of the snapshot. Default: none.
     #[serde(default)]
     pub prune: PruneRules,
-    /// How the sidecar answers where Flagsmith's API, its edge proxy and OFREP leave a choice.
+    /// Answers of the sidecar where Flagsmith's API, its edge proxy and OFREP leave a choice.
     #[serde(default)]
     pub serve: Serve,
-    /// How the snapshot reaches pods.
+    /// Delivery of the snapshot to pods.
     #[serde(default)]
     pub delivery: Delivery,
     /// Checks that hold back a document which is probably a mistake.

@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// How the snapshot reaches pods.
+/// Delivery of the snapshot to pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivery {
@@ -46,7 +46,7 @@ pub enum ObjectKind {
     Secret,
 }
 
-/// How the published snapshot is delivered.
+/// Delivery of the published snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Delivered {

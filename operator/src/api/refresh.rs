@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Period;
 
-/// How often the operator polls the source, and how long one fetch may take.
+/// Pace of the operator's fetches from the source, and the time that one fetch may take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Refresh {

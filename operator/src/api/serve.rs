@@ -4,7 +4,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the sidecar answers where Flagsmith's API, its edge proxy and OFREP leave a choice.
+/// Answers of the sidecar where Flagsmith's API, its edge proxy and OFREP leave a choice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Serve {
@@ -18,31 +18,31 @@ pub struct Serve {
     /// of all segments that match without an identity, as Flagsmith's edge proxy.
     #[serde(default)]
     pub environment_flags: EnvironmentFlags,
-    /// How OFREP returns flags. A flag without a value always returns whether it is enabled.
+    /// Form of flags in OFREP. A flag without a value always returns whether it is enabled.
     #[serde(default)]
     pub ofrep: Ofrep,
 }
 
-/// How OFREP returns flags where OpenFeature leaves a choice.
+/// Form of flags in OFREP where OpenFeature leaves a choice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ofrep {
-    /// How OFREP returns a flag whose value is a boolean. `Value` (default): the value. `Enabled`: whether the flag is enabled,
+    /// OFREP's answer for a flag whose value is a boolean. `Value` (default): the value. `Enabled`: whether the flag is enabled,
     /// as Flagsmith's own provider without `use_boolean_config_value`.
     #[serde(default)]
     pub boolean_flags: BooleanFlags,
-    /// How OFREP returns a disabled flag that has a value; the reason is `DISABLED` in either case. `CodeDefault` (default): no
+    /// OFREP's answer for a disabled flag that has a value; the reason is `DISABLED` in either case. `CodeDefault` (default): no
     /// value, so that the application uses its own default. `Value`: the value, as Flagsmith's own provider with
     /// `return_value_for_disabled_flags`.
     #[serde(default)]
     pub disabled_flags: DisabledFlags,
-    /// How OFREP returns a flag whose value is a string holding a JSON object, such as `{"perMinute": 120}`. `Text` (default):
+    /// OFREP's answer for a flag whose value is a string holding a JSON object, such as `{"perMinute": 120}`. `Text` (default):
     /// the string. `Object`: the parsed object. Strings holding anything else, lists included, stay strings.
     #[serde(default)]
     pub object_flags: ObjectFlags,
 }
 
-/// How OFREP returns a flag whose value is a boolean.
+/// OFREP's answer for a flag whose value is a boolean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum BooleanFlags {
     /// The value.
@@ -52,7 +52,7 @@ pub enum BooleanFlags {
     Enabled,
 }
 
-/// How OFREP returns a disabled flag that has a value.
+/// OFREP's answer for a disabled flag that has a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DisabledFlags {
     /// No value: the application uses its own default.
@@ -62,7 +62,7 @@ pub enum DisabledFlags {
     Value,
 }
 
-/// How OFREP returns a flag whose value is a string holding a JSON object.
+/// OFREP's answer for a flag whose value is a string holding a JSON object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ObjectFlags {
     /// The string, for applications that ask for a string.
@@ -78,8 +78,8 @@ pub enum EnvironmentFlags {
     /// None, as Flagsmith's API.
     #[default]
     Plain,
-    /// Those of segments whose conditions read the environment or flags, and no identity or trait.
+    /// Overrides of segments whose conditions read the environment or flags, and no identity or trait.
     IdentityFree,
-    /// Those of all segments that match without an identity, as Flagsmith's edge proxy.
+    /// Overrides of all segments that match without an identity, as Flagsmith's edge proxy.
     AllSegments,
 }

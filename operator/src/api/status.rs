@@ -53,7 +53,7 @@ pub struct FeatureEnvironmentStatus {
     /// core of twice this size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_bytes: Option<i64>,
-    /// How the published snapshot is delivered.
+    /// Delivery of the published snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivered>,
     /// Kind of the objects that the operator is about to write, or began to, while no snapshot is published in objects of this

@@ -15,7 +15,7 @@ mkdir -p "$built"
 progress() { crates "$1"; }
 say "building remora-operator, to compile the document, and remora-sidecar, to serve it: minutes the first time"
 # shellcheck disable=SC2086
-slowly "both" "$built/taste.log" cargo build ${CARGO_FLAGS-} -p remora-operator -p remora-sidecar --bins
+slowly "both" "$built/taste.log" cargo build ${CARGO_FLAGS-} -p remora-operator -p remora-sidecar --bin remora-operator --bin remora-sidecar
 snapshots=$(mktemp -d)
 trap 'rm -rf "$snapshots"' EXIT
 "$built/remora-operator" compile --document "$document" --output "$snapshots" --environment-key ser.taste \

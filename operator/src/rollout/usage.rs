@@ -93,7 +93,8 @@ struct Unread {
 struct Collection {
     state_text: Arc<Mutex<String>>,
     used: Arc<Mutex<Used>>,
-    unread: Arc<Mutex<Unread>>,
+    /// `None` before the first round.
+    unread: Arc<Mutex<Option<Unread>>>,
     key: KnownKey,
 }
 
@@ -132,8 +133,7 @@ impl Collector {
         };
         let collection = self.collections.ensure(namespace, name, target, |target| {
             let state_text = Arc::new(Mutex::new(rounds::COLLECTING.to_owned()));
-            let unread = Arc::new(Mutex::new(Unread { day: today(), pods: 0 }));
-            let (used, key) = (Arc::default(), KnownKey::default());
+            let (used, unread, key) = (Arc::default(), Arc::default(), KnownKey::default());
             let collection = Collection { state_text, used, unread, key };
             let collecting = collect(
                 target.clone(),
@@ -161,7 +161,7 @@ impl Collector {
     /// first round of this day.
     pub fn unread(&self, namespace: &str, name: &str, today: Date) -> Option<usize> {
         let unread = *self.collections.get(namespace, name)?.unread.lock();
-        (unread.day == today).then_some(unread.pods)
+        unread.filter(|unread| unread.day == today).map(|unread| unread.pods)
     }
 
     /// Ends the collections of environments for which `is_there` (namespace, name, UID) is false.

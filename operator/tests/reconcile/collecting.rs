@@ -1,17 +1,17 @@
 //! An environment that asks for it has the uses of its flags collected, and its status says so.
 
-use std::slice::from_ref;
+use std::{slice::from_ref, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::{Timestamp, ToSpan, tz::TimeZone};
-use remora_operator::rollout::sidecar::SidecarClient;
+use remora_operator::{api::ObjectKind, rollout::sidecar::SidecarClient};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
-use super::{CORE, Cluster, Operator, document, fenv, flags, upstream::Upstream};
+use super::{CORE, Cluster, Operator, document, fenv, flags, object_kinds::pod, pass, settle, upstream::Upstream};
 
 #[tokio::test]
 async fn uses_are_collected_while_the_spec_asks_for_it() {
@@ -55,7 +55,7 @@ async fn idle_flags_survive_restart_and_become_a_finding() {
         "flags": [{"flag": "a", "since": day(40)}],
     });
     let mut operator = Operator::start_with(&cluster, from_ref(&server.origin));
-    operator.turn(object).await;
+    list_of_first_round(&mut operator, &object).await;
     let status = cluster.last_status();
     assert_eq!((&status["idleFlags"]["until"], &status["idleFlags"]["unused"]), (&json!(day(1)), &json!(1)));
     let message = status["findings"][0]["message"].as_str().unwrap();
@@ -67,6 +67,59 @@ async fn idle_flags_survive_restart_and_become_a_finding() {
     operator.turn(fenv(3, &server.spec())).await;
     let status = cluster.last_status();
     assert_eq!((&status["idleFlags"], &status["findingCount"]), (&Value::Null, &json!(0)));
+}
+
+/// Reconciles until the status has a list that a process has made after its first round.
+async fn list_of_first_round(operator: &mut Operator, object: &Value) {
+    let before = object["status"]["idleFlags"]["until"].clone();
+    operator.turn(object.clone()).await;
+    settle().await;
+    // The first round begins within six seconds.
+    pass(Duration::from_secs(7)).await;
+    for _ in 0..200 {
+        operator.turn(object.clone()).await;
+        if operator.cluster.last_status()["idleFlags"]["until"] != before {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("no list after the first round: {}", operator.cluster.last_status());
+}
+
+/// The next process would take a list of today for the decision about yesterday.
+#[tokio::test]
+async fn process_that_ends_before_its_first_round_decides_about_no_day() {
+    let cluster = Cluster::default();
+    let server = Upstream::start(&document("a")).await;
+    let mut spec = server.spec();
+    spec["source"]["flagsmith"]["sendAnalytics"] = json!(true);
+    let mut silent = pod(ObjectKind::ConfigMap);
+    silent["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    silent["spec"]["initContainers"] = json!([
+        {"name": "remora", "restartPolicy": "Always", "ports": [{"name": "remora-admin", "containerPort": 1}]},
+    ]);
+    silent["status"] =
+        json!({"podIP": "127.0.0.1", "initContainerStatuses": [{"name": "remora", "state": {"running": {}}}]});
+    cluster.run(vec![silent]);
+    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
+    let day = |ago: i32| (today - ago.days()).to_string();
+    let written = json!({
+        "since": day(40), "until": day(2), "lastUse": day(2), "count": 1, "unused": 0,
+        "flags": [{"flag": "a", "since": day(20)}],
+    });
+    let mut object = fenv(1, &spec);
+    object["status"] = json!({"idleFlags": written});
+    for generation in 1..=3 {
+        object["metadata"]["generation"] = json!(generation);
+        Operator::start_with(&cluster, from_ref(&server.origin)).turn(object.clone()).await;
+        object["status"] = cluster.last_status();
+        assert_eq!(object["status"]["idleFlags"], written, "process {generation}");
+    }
+    object["metadata"]["generation"] = json!(4);
+    let mut operator = Operator::start_with(&cluster, from_ref(&server.origin));
+    list_of_first_round(&mut operator, &object).await;
+    let idle = &cluster.last_status()["idleFlags"];
+    assert_eq!((&idle["until"], &idle["flags"][0]["since"]), (&json!(day(1)), &json!(day(19))));
 }
 
 /// Sends requests to a sidecar, one after another, and returns the status of each answer.

@@ -57,11 +57,12 @@ pub(super) async fn idle_flags(
     for (flag, day) in collector.used(&environment.namespace, &environment.name) {
         last.used(&flag, day);
     }
-    match collector.unread(&environment.namespace, &environment.name, today) {
-        // No round of this day has shown which pods were not read yesterday.
-        None => written.cloned(),
-        Some(0) => Some(last.list(today)),
-        Some(_) => {
+    match (collector.unread(&environment.namespace, &environment.name, today), written) {
+        // No round of this day has shown which pods were not read yesterday. A list of today would say that this is decided.
+        (None, Some(written)) => Some(written.clone()),
+        // The first list has no day without uses.
+        (None, None) | (Some(0), _) => Some(last.list(today)),
+        (Some(_), _) => {
             last.skip_yesterday(today);
             Some(last.list(today))
         }

@@ -53,7 +53,7 @@ pub(super) async fn collect(
     key: KnownKey,
     state_text: Arc<Mutex<String>>,
     used: Arc<Mutex<Used>>,
-    unread: Arc<Mutex<Unread>>,
+    unread: Arc<Mutex<Option<Unread>>>,
 ) {
     let began = Instant::now();
     let (mut ledger, mut pending) = (Ledger::new(deps.memory.share(&target.namespace)), Pending::default());
@@ -66,7 +66,7 @@ pub(super) async fn collect(
         let left_out = read(&target, &deps, began, &mut ledger, &mut pending, &used, &mut reads).await;
         let today = today();
         let silent = reads.unread(today);
-        *unread.lock() = Unread { day: today, pods: silent };
+        *unread.lock() = Some(Unread { day: today, pods: silent });
         send(&target, &deps, &key, &mut pending, &mut failures).await;
         let now = match (&failures.problem, left_out) {
             (Some(problem), _) => format!("not sent: {problem}"),

@@ -332,10 +332,15 @@ impl Publisher {
     /// Returns the metadata of the object with this name. Asks the API server if the cache has none, because an object
     /// without Remora's labels is not cached but may exist.
     async fn find(&self, objects: Collection<'_>, name: &str) -> Result<Option<Arc<ObjectMeta>>, Error> {
-        match self.known(objects, name) {
-            Some(found) => Ok(Some(found)),
-            None => Ok(self.calls(objects).metadata(name).await?.map(Arc::new)),
+        if let Some(found) = self.known(objects, name) {
+            return Ok(Some(found));
         }
+        let found = self.calls(objects).metadata(name).await?;
+        if objects.object_kind == ObjectKind::Secret {
+            // Another process wrote it. It is deleted with the others once nothing needs it.
+            self.secrets.put(objects.owner, name, found.clone());
+        }
+        Ok(found.map(Arc::new))
     }
 
     async fn clear_surplus(

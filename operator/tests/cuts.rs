@@ -103,7 +103,7 @@ fn watches_that_lag_or_break_end_as_undisturbed_run() {
 }
 
 /// Plans that failed once, each for a cause of its own.
-const MENDED: [&str; 20] = [
+const MENDED: [&str; 21] = [
     // The status of a process that had lost its lease arrived late, and stayed.
     "secret-history w8=late1000",
     // So did its copy in a Secret.
@@ -139,6 +139,8 @@ const MENDED: [&str; 20] = [
     "secret-parts w12=late1@1033",
     // The watch lagged behind the core, whose content replaced the copy of another revision.
     "pin w11=late1000,w14=late1,w13=after,p2=stale2@1756",
+    // A copy that an ended process had made was found, and not deleted with the others.
+    "carrier-shards w8=before-away,w10=late1000@3109",
 ];
 
 #[test]

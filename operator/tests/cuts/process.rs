@@ -63,6 +63,8 @@ pub(super) struct Process {
     writer: ObjectsFeed,
     /// Number of changes that are reported, or are in `pending`.
     seen: usize,
+    /// Number of changes when the environment was listed.
+    listed: usize,
     /// Changes that the watches have not reported yet, with their resource versions.
     pending: VecDeque<(usize, Change)>,
     /// True if an event was lost since the last list.
@@ -105,6 +107,7 @@ impl Process {
             context,
             writer,
             seen: 0,
+            listed: 0,
             pending: VecDeque::new(),
             has_lost: false,
             random: fastrand::Rng::with_seed(seed),
@@ -115,10 +118,11 @@ impl Process {
         process
     }
 
-    /// Lists the published objects as they were `old` changes ago.
+    /// Lists the published objects as they were `old` changes ago, and the environment as it is.
     fn list(&mut self, old: usize) {
         let log = self.network.with(|state| state.server.log.clone());
         self.seen = log.len().saturating_sub(old);
+        self.listed = log.len();
         self.pending.clear();
         self.has_lost = false;
         let mut objects = std::collections::BTreeMap::new();
@@ -201,10 +205,10 @@ impl Process {
         true
     }
 
-    fn report(&mut self, (version, (key, object)): (usize, Change)) {
-        let version = version.to_string();
+    fn report(&mut self, (number, (key, object)): (usize, Change)) {
+        let version = number.to_string();
         match (key.0, object) {
-            (Kind::Environment, object) => self.environment = object,
+            (Kind::Environment, object) if number > self.listed => self.environment = object,
             (Kind::ConfigMap, Some(object)) if is_ours(&object) => {
                 self.writer.apply_watcher_event(&Event::Apply(metadata(&object)));
             }

@@ -35,7 +35,10 @@ mod sign;
 mod size;
 mod used;
 
-use std::{io::Write, process::ExitCode};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use self::{answer::CommandOutput, arguments::Command};
 pub use self::{
@@ -44,6 +47,7 @@ pub use self::{
     cluster::Cluster,
     failure::{Failure, Right},
 };
+use crate::tools::terminal::{is_closed_pipe, printable};
 
 /// Answers the question of the command line on standard output, and reports a failure on standard error.
 pub fn main(arguments: Arguments) -> ExitCode {
@@ -54,8 +58,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
     };
     // A failed write is ignored: a closed standard error leaves no other place to report to.
     let code = answered.unwrap_or_else(|failure| {
-        let _ =
-            writeln!(std::io::stderr(), "kubectl-remora: {}", crate::tools::terminal::printable(&failure.to_string()));
+        let _ = writeln!(std::io::stderr(), "kubectl-remora: {}", printable(&failure.to_string()));
         failure.exit_code()
     });
     ExitCode::from(code)
@@ -63,8 +66,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
 
 async fn connect_and_run(arguments: Arguments, out: &mut impl Write) -> Result<u8, Failure> {
     if let Command::Completion { shell } = arguments.command {
-        arguments::completion(shell, out);
-        return Ok(0);
+        return written(arguments::completion(shell, out), 0);
     }
     let cluster = Cluster::connect(&arguments.connection).await?;
     run(arguments, &cluster, out).await
@@ -95,17 +97,21 @@ pub async fn run(arguments: Arguments, cluster: &Cluster, out: &mut impl Write) 
         Command::Refresh { environment, wait } => {
             output_format.print(&edit::refresh(cluster, &environment, wait.map(|wait| wait.get())).await?, out)
         }
-        Command::Completion { shell } => {
-            arguments::completion(shell, out);
-            Ok(0)
-        }
+        Command::Completion { shell } => written(arguments::completion(shell, out), 0),
     }
 }
 
 impl OutputFormat {
     /// Prints an answer, and returns the exit code.
     fn print(&self, answer: &impl CommandOutput, out: &mut impl Write) -> Result<u8, Failure> {
-        self.write(answer, out)?;
-        Ok(answer.exit_code())
+        written(self.write(answer, out), answer.exit_code())
+    }
+}
+
+/// Returns the exit code if the output is written, or nobody reads it any more.
+fn written(result: io::Result<()>, code: u8) -> Result<u8, Failure> {
+    match result {
+        Err(error) if !is_closed_pipe(&error) => Err(error.into()),
+        _ => Ok(code),
     }
 }

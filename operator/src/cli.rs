@@ -10,6 +10,7 @@ use crate::tools::compile::Compile;
 use crate::tools::diff::Diff;
 use crate::tools::explain::Explain;
 use crate::tools::inspect::Inspect;
+use crate::tools::terminal::is_closed_pipe;
 
 /// Feature flags on localhost for Kubernetes: the operator and its tools.
 #[derive(Debug, Parser)]
@@ -39,17 +40,26 @@ impl Cli {
     /// # Errors
     /// If the subcommand fails.
     pub fn execute(self) -> anyhow::Result<()> {
-        match self.command {
-            Command::Run(arguments) => run::run(*arguments),
-            Command::CheckInjection(check) => check.run(&mut std::io::stdout()),
-            Command::Compile(compile) => compile.run(&mut std::io::stdout()),
-            Command::CompileProcess(child) => child.run(),
-            Command::Inspect(inspect) => inspect.run(&mut std::io::stdout()),
-            Command::Explain(explain) => explain.run(&mut std::io::stdout()),
-            Command::Diff(diff) => diff.run(&mut std::io::stdout()),
-            Command::Crds => Ok(std::io::stdout().write_all(crate::api::crds()?.as_bytes())?),
+        let mut out = std::io::stdout();
+        let printed = match self.command {
+            Command::Run(arguments) => return run::run(*arguments),
+            Command::CompileProcess(child) => return child.run(),
+            Command::CheckInjection(check) => check.run(&mut out),
+            Command::Compile(compile) => compile.run(&mut out),
+            Command::Inspect(inspect) => inspect.run(&mut out),
+            Command::Explain(explain) => explain.run(&mut out),
+            Command::Diff(diff) => diff.run(&mut out),
+            Command::Crds => print_crds(&mut out),
+        };
+        match printed {
+            Err(error) if error.downcast_ref().is_some_and(is_closed_pipe) => Ok(()),
+            printed => printed,
         }
     }
+}
+
+fn print_crds(out: &mut impl Write) -> anyhow::Result<()> {
+    Ok(out.write_all(crate::api::crds()?.as_bytes())?)
 }
 
 /// Writes the error that ends the process to standard error.

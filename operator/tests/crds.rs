@@ -10,7 +10,7 @@
     reason = "a test that panics has failed, as it should"
 )]
 
-use std::path::Path;
+use std::{path::Path, process::Command};
 
 use kube::CustomResourceExt;
 use remora_operator::api::{FeatureEnvironment, crds};
@@ -97,4 +97,18 @@ fn field_descriptions_name_every_enum_value() {
         }
     });
     assert!(count >= 15, "{count}");
+}
+
+#[test]
+fn program_ends_without_a_message_when_the_reader_of_its_output_has_ended() {
+    let programs = [
+        (env!("CARGO_BIN_EXE_remora-operator"), ["crds"].as_slice()),
+        (env!("CARGO_BIN_EXE_kubectl-remora"), &["completion", "bash"]),
+    ];
+    for (program, arguments) in programs {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = Command::new(program).args(arguments).stdout(writer).output().unwrap();
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+    }
 }

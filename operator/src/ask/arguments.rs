@@ -1,6 +1,6 @@
 //! Command line of `kubectl remora`.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -111,8 +111,11 @@ impl Arguments {
 }
 
 /// Writes the completion script.
-pub(super) fn completion(shell: Shell, out: &mut impl Write) {
-    clap_complete::generate(shell, &mut Arguments::command(), "kubectl-remora", out);
+pub(super) fn completion(shell: Shell, out: &mut impl Write) -> io::Result<()> {
+    // The generator panics if it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "kubectl-remora", &mut script);
+    out.write_all(&script)
 }
 
 #[cfg(test)]
@@ -131,7 +134,7 @@ mod tests {
     #[test]
     fn completion_names_every_command() {
         let mut script = Vec::new();
-        completion(Shell::Bash, &mut script);
+        completion(Shell::Bash, &mut script).unwrap();
         let script = String::from_utf8(script).unwrap();
         for command in Arguments::command().get_subcommands() {
             assert!(script.contains(command.get_name()), "{}", command.get_name());

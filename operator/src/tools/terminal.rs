@@ -15,6 +15,11 @@ pub(crate) fn write_line(out: &mut impl Write, line: impl Display) -> io::Result
     writeln!(out, "{}", printable(&line.to_string()))
 }
 
+/// True if the reader of the output has ended, such as `head`, which needs no message.
+pub(crate) fn is_closed_pipe(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
 /// Escapes in JSON what [`printable`] replaces in text, and JSON itself does not escape.
 pub(crate) fn printable_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());

@@ -14,6 +14,9 @@ use super::{
 const OLDEST: (u32, u32) = (1, 34);
 /// Time after which a lease without renewal counts as lost.
 const LEASE: Duration = Duration::from_secs(30);
+/// Numbers of replicas that the chart's values give.
+const CONTROLLER_REPLICAS: u32 = 1;
+const WEBHOOK_REPLICAS: u32 = 2;
 /// Version of this plugin.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -83,11 +86,13 @@ fn deployed(namespace: &str, deployments: &[Deployed]) -> Vec<Finding> {
 }
 
 fn deployment(namespace: &str, deployment: &Deployed) -> Finding {
-    let Deployed { name, version, wanted, ready, .. } = deployment;
+    let Deployed { name, component, version, wanted, ready, .. } = deployment;
     let subject = format!("Deployment {name}");
     let message = format!("version {version}, {ready} of {wanted} replicas are ready");
     if *wanted == 0 {
-        let remedy = format!("give it replicas again: kubectl scale deployment {name} -n {namespace} --replicas 1");
+        let replicas = if component == "webhook" { WEBHOOK_REPLICAS } else { CONTROLLER_REPLICAS };
+        let remedy =
+            format!("give it replicas again: kubectl scale deployment {name} -n {namespace} --replicas {replicas}");
         Finding::new(Level::Error, subject, format!("version {version}, it is scaled to 0 replicas"), remedy)
     } else if *ready == 0 {
         let remedy = format!("see its pods: kubectl describe deployment {name} -n {namespace}, and their logs");
@@ -225,6 +230,12 @@ mod tests {
         assert!(
             none.level == Level::Error && none.remedy.ends_with("deployment remora-controller -n system --replicas 1")
         );
+        let webhook = Deployed { component: "webhook".to_owned(), ..scaled(0, 0, VERSION) };
+        assert!(deployment("system", &webhook).remedy.ends_with("--replicas 2"));
+        let values: serde_json::Value =
+            serde_yaml::from_str(include_str!("../../../../charts/remora/values.yaml")).unwrap();
+        assert_eq!(values["controller"]["replicas"], CONTROLLER_REPLICAS);
+        assert_eq!(values["webhook"]["replicas"], WEBHOOK_REPLICAS);
         let missing = super::deployed("remora-system", &[]);
         assert!(missing[0].level == Level::Error && missing[0].remedy.contains("--system-namespace"));
     }

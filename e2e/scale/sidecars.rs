@@ -64,10 +64,13 @@ impl Sidecars {
         self.served.lock().unwrap_or_else(PoisonError::into_inner).insert(address, serves);
     }
 
-    /// Counts the sidecars that serve this revision of the environment.
-    pub(crate) fn serving(&self, environment: &str, revision: &str) -> usize {
-        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
-        served.values().filter(|serves| serves.environment == environment && serves.revision == revision).count()
+    /// Counts the sidecars that serve each revision, by environment and revision.
+    pub(crate) fn serving(&self) -> HashMap<(String, String), usize> {
+        let mut counts = HashMap::new();
+        for Serves { environment, revision } in self.served.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            *counts.entry((environment.clone(), revision.clone())).or_default() += 1;
+        }
+        counts
     }
 }
 

@@ -104,6 +104,7 @@ fn chart_needs_oldest_kubernetes_that_tests_run_on() {
     let (minor, _) = tested.rsplit_once('.').expect("a patch");
     for (path, words) in [
         ("charts/remora/Chart.yaml", format!("\nkubeVersion: \">={minor}.0-0\"\n")),
+        ("README.md", format!("\nRemora needs Kubernetes {minor} or later. ")),
         ("charts/remora/README.md", format!("\nThe chart needs Kubernetes {minor} or later ")),
         ("SECURITY.md", format!("| Kubernetes {minor} or later. All tests run on {minor},")),
     ] {

@@ -28,6 +28,11 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// Time for which a Secret is looked for that a write on its way may create: an API server ends a request after 60 s.
 const LATE: Duration = Duration::from_secs(600);
 
+/// Largest number of missing Secrets between two of a series. Files are numbered without a gap, created in the order of their
+/// numbers and deleted in the reverse order. But a process that loses its lease may have sent one deletion, which arrives
+/// after the next process created the following files again.
+const GAP: usize = 1;
+
 /// Metadata of Secrets after the last poll or write, by namespace and environment, then by name.
 #[derive(Default)]
 pub(super) struct SecretCache(Mutex<HashMap<(String, String), Named>>);
@@ -152,8 +157,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Finds the Secrets of one format by their names. The files of each kind are numbered without a gap, so the search
-    /// ends at the first missing number.
+    /// Finds the Secrets of one format by their names: the files of each kind are numbered.
     async fn discover_in(&self, format: Format, secrets: Collection<'_>, cache: &mut WriteCache) -> Result<(), Error> {
         let overrides = (0..files::OVERRIDES_SLOTS).map(files::overrides).collect();
         let document = (0..files::DOCUMENT_SLOTS).map(files::document).collect();
@@ -170,7 +174,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Finds the Secrets of these files up to the first missing one. Returns their number.
+    /// Finds the Secrets of these files, and ends where [`GAP`] tells. Returns their number.
     async fn discover_series(
         &self,
         format: Format,
@@ -178,18 +182,23 @@ impl Publisher {
         series: Vec<String>,
         cache: &mut WriteCache,
     ) -> Result<usize, Error> {
-        let mut count = 0;
+        let (mut count, mut missing) = (0, 0);
         for file in series {
             let name = secrets.owner.environment.object_in(format, &file);
-            let Some(found) = self.calls(secrets).metadata(&name).await? else {
-                if format == FORMAT {
-                    // The process before may have sent it: it writes one after another.
-                    cache.expect_late(name);
-                }
+            let found = self.calls(secrets).metadata(&name).await?;
+            if found.is_some() {
+                self.secrets.put(secrets.owner, &name, found);
+                (count, missing) = (count + 1, 0);
+                continue;
+            }
+            if format == FORMAT {
+                // The process before may have sent it: it writes one after another.
+                cache.expect_late(name);
+            }
+            missing += 1;
+            if missing > GAP {
                 break;
-            };
-            self.secrets.put(secrets.owner, &name, Some(found));
-            count += 1;
+            }
         }
         Ok(count)
     }

@@ -27,6 +27,8 @@ pub(super) struct Life(Arc<Events>);
 #[derive(Default)]
 struct Events {
     has_ended: AtomicBool,
+    /// True once the fence of the process's lease rejects writes.
+    is_fenced: AtomicBool,
     end: Notify,
     pause: Notify,
 }
@@ -39,6 +41,10 @@ impl Life {
     fn end(&self) {
         self.0.has_ended.store(true, Ordering::SeqCst);
         self.0.end.notify_one();
+    }
+
+    fn is_fenced(&self) -> bool {
+        self.0.is_fenced.load(Ordering::SeqCst)
     }
 
     /// Waits until the process ends.
@@ -191,6 +197,10 @@ impl State {
         if !call.is_write() {
             return Outcome::Answer(self.server.answer(call));
         }
+        if life.is_fenced() {
+            self.trace.push(format!("{}: the fence rejects: {}", self.attempts, call.describe()));
+            return Outcome::Broken;
+        }
         self.attempts += 1;
         self.published += usize::from(call.is_publication());
         let number = self.attempts;
@@ -213,13 +223,14 @@ impl State {
                 let failure = json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "InternalError", "code": 500});
                 Outcome::Answer((500, failure))
             }
-            Some(Fate::Overlap(writes)) if self.paused.is_none() => {
+            Some(fate @ (Fate::Overlap(writes) | Fate::Unfenced(writes))) if self.paused.is_none() => {
+                life.0.is_fenced.store(matches!(fate, Fate::Overlap(_)), Ordering::SeqCst);
                 self.trace.push(format!("{number}: the process is paused before: {}", call.describe()));
                 let (answer, receiver) = oneshot::channel();
                 self.paused = Some(Paused { call: call.clone(), due: number.saturating_add(writes), answer });
                 return Outcome::Paused(receiver);
             }
-            Some(Fate::Late(writes) | Fate::Overlap(writes)) => {
+            Some(Fate::Late(writes) | Fate::Overlap(writes) | Fate::Unfenced(writes)) => {
                 self.trace.push(format!("{number}: on its way: {}", call.describe()));
                 self.late.push(Late { call: call.clone(), due: number.saturating_add(writes), step: self.step });
                 return Outcome::Ended;

@@ -21,8 +21,11 @@ pub(super) enum Fate {
     /// when that process has nothing more to do after the next step of the script.
     Late(usize),
     /// The process is paused before the write, so that it loses its lease without noticing. After this many writes of the
-    /// next process, or when that process rests, it goes on to the end of its reconciliation. Both write then.
+    /// next process, or when that process rests, this write happens. The process goes on, and the fence of its lease
+    /// rejects its further writes.
     Overlap(usize),
+    /// Like `Overlap`, but nothing rejects further writes: both processes write until the reconciliation ends.
+    Unfenced(usize),
 }
 
 /// Way in which a controller process sees changes of objects.
@@ -82,8 +85,8 @@ impl Plan {
     pub(super) fn fails_writes(&self) -> bool {
         let failures = |fault: &Fault| match fault {
             Fault::Write(_, Fate::Lost | Fate::Refused) => 1,
-            // Each of two controllers refuses writes of the other one.
-            Fault::Write(_, Fate::Overlap(_)) => 2,
+            // A write of each process may conflict with one of the other process.
+            Fault::Write(_, Fate::Overlap(_) | Fate::Unfenced(_)) => 2,
             _ => 0,
         };
         self.faults.iter().map(failures).sum::<usize>() > 1
@@ -118,6 +121,7 @@ impl fmt::Display for Fault {
                 Fate::Refused => write!(f, "w{number}=refused"),
                 Fate::Late(writes) => write!(f, "w{number}=late{writes}"),
                 Fate::Overlap(writes) => write!(f, "w{number}=overlap{writes}"),
+                Fate::Unfenced(writes) => write!(f, "w{number}=unfenced{writes}"),
             },
             Self::Process(number, sight) => match sight {
                 Sight::Lags => write!(f, "p{number}=lags"),
@@ -157,10 +161,15 @@ impl FromStr for Fault {
             "after-away" => Fate::AfterAway,
             "lost" => Fate::Lost,
             "refused" => Fate::Refused,
-            _ => match what.strip_prefix("overlap") {
-                Some(writes) => Fate::Overlap(number(writes)?),
-                None => Fate::Late(number(what.strip_prefix("late").ok_or_else(wrong)?)?),
-            },
+            _ => {
+                let (what, writes) = what.split_at(what.find(|c: char| c.is_ascii_digit()).ok_or_else(wrong)?);
+                match what {
+                    "late" => Fate::Late(number(writes)?),
+                    "overlap" => Fate::Overlap(number(writes)?),
+                    "unfenced" => Fate::Unfenced(number(writes)?),
+                    _ => return Err(wrong()),
+                }
+            }
         };
         Ok(Self::Write(write, fate))
     }
@@ -195,6 +204,7 @@ fn plan_is_read_from_its_own_text() {
         Fate::Refused,
         Fate::Late(usize::MAX),
         Fate::Overlap(2),
+        Fate::Unfenced(3),
     ];
     let sights = [Sight::Lags, Sight::Relists, Sight::Stale(7), Sight::Skips, Sight::Swaps, Sight::Drops];
     let faults = fates.into_iter().map(|fate| Fault::Write(3, fate));

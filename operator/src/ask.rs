@@ -9,12 +9,12 @@
 //!
 //! | modules | what they do |
 //! |---|---|
-//! | `arguments` | the command line |
+//! | `arguments`, `completion` | the command line, and candidates for its last word |
 //! | `failure`, `cluster` | requests with a time limit; a refused one names the missing right |
 //! | `published` | reads the published revision or an earlier one back from its objects |
 //! | `used` | asks running pods how often flags were used |
 //! | `answer` | an answer as text with aligned columns, or as JSON |
-//! | `explain`, `flags`, `size`, `diff`, `history`, `pods`, `sign`, `edit`, `check` | one command each; `edit` has those that write |
+//! | `explain`, `flags`, `inspect`, `size`, `diff`, `history`, `pods`, `sign`, `edit`, `check` | one command each; `edit` has those that write |
 //!
 //! Exit codes: 0 if all is well, 1 if the command found something, 2 for a wrong command line, 3 if the cluster cannot
 //! be reached or a right is missing.
@@ -23,12 +23,14 @@ mod answer;
 mod arguments;
 mod check;
 mod cluster;
+mod completion;
 mod diff;
 mod edit;
 mod explain;
 mod failure;
 mod flags;
 mod history;
+mod inspect;
 mod pods;
 mod published;
 mod sign;
@@ -36,6 +38,7 @@ mod size;
 mod used;
 
 use std::{
+    ffi::OsString,
     io::{self, Write},
     process::ExitCode,
 };
@@ -45,6 +48,7 @@ pub use self::{
     answer::OutputFormat,
     arguments::Arguments,
     cluster::Cluster,
+    completion::COMPLETE,
     failure::{Failure, Right},
 };
 use crate::tools::terminal::{is_closed_pipe, printable};
@@ -52,12 +56,32 @@ use crate::tools::terminal::{is_closed_pipe, printable};
 /// Answers the question of the command line on standard output, and reports a failure on standard error.
 pub fn main(arguments: Arguments) -> ExitCode {
     let mut out = std::io::stdout().lock();
-    let answered = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(connect_and_run(arguments, &mut out)),
-        Err(error) => Err(Failure::Output(error)),
-    };
+    answered(
+        runtime().map_err(Failure::from).and_then(|runtime| runtime.block_on(connect_and_run(arguments, &mut out))),
+    )
+}
+
+/// Writes candidates for the last word of a command line to standard output.
+pub fn complete(words: Vec<OsString>) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    answered(written(runtime().and_then(|runtime| runtime.block_on(completion::complete(words, &mut out))), 0))
+}
+
+/// Like [`complete`], for a test: writes the candidates from this cluster to `out`.
+///
+/// # Errors
+/// If the candidates cannot be written.
+pub async fn complete_from(cluster: &Cluster, words: Vec<OsString>, out: &mut impl Write) -> io::Result<()> {
+    completion::candidates(words, async || Some(cluster.clone()), out).await
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+fn answered(result: Result<u8, Failure>) -> ExitCode {
     // A failed write is ignored: a closed standard error leaves no other place to report to.
-    let code = answered.unwrap_or_else(|failure| {
+    let code = result.unwrap_or_else(|failure| {
         let _ = writeln!(std::io::stderr(), "kubectl-remora: {}", printable(&failure.to_string()));
         failure.exit_code()
     });
@@ -65,8 +89,8 @@ pub fn main(arguments: Arguments) -> ExitCode {
 }
 
 async fn connect_and_run(arguments: Arguments, out: &mut impl Write) -> Result<u8, Failure> {
-    if let Command::Completion { shell } = arguments.command {
-        return written(arguments::completion(shell, out), 0);
+    if let Command::Completion = arguments.command {
+        return written(out.write_all(completion::PROGRAM.as_bytes()), 0);
     }
     let cluster = Cluster::connect(&arguments.connection).await?;
     run(arguments, &cluster, out).await
@@ -84,6 +108,7 @@ pub async fn run(arguments: Arguments, cluster: &Cluster, out: &mut impl Write) 
         Command::Diff(asked) => output_format.print(&diff::diff(cluster, &asked).await?, out),
         Command::History { environment } => output_format.print(&history::history(cluster, &environment).await?, out),
         Command::Flags(asked) => output_format.print(&flags::flags(cluster, &asked).await?, out),
+        Command::Inspect(asked) => output_format.print(&inspect::inspect(cluster, &asked).await?, out),
         Command::Size(asked) => output_format.print(&size::size(cluster, &asked).await?, out),
         Command::Pods { environment } => output_format.print(&pods::pods(cluster, &environment).await?, out),
         Command::Sign(asked) => output_format.print(&sign::sign(cluster, &asked).await?, out),
@@ -97,7 +122,7 @@ pub async fn run(arguments: Arguments, cluster: &Cluster, out: &mut impl Write) 
         Command::Refresh { environment, wait } => {
             output_format.print(&edit::refresh(cluster, &environment, wait.map(|wait| wait.get())).await?, out)
         }
-        Command::Completion { shell } => written(arguments::completion(shell, out), 0),
+        Command::Completion => written(out.write_all(completion::PROGRAM.as_bytes()), 0),
     }
 }
 

@@ -36,6 +36,37 @@ async fn flags_are_read_from_published_objects() {
 }
 
 #[tokio::test]
+async fn content_of_revision_is_listed_as_text_and_json() {
+    let world = world();
+    let first = world.revisions[0].as_str();
+    let (code, text) = world.ask(&["inspect", "storefront", "--revision", first]).await.unwrap();
+    assert!(code == 0 && text.contains(&format!("revision            {first}\n")), "{text}");
+    assert!(text.contains("\n2 features\n") && text.lines().any(|line| line.starts_with("  old ")), "{text}");
+    let (_, json) = world.ask(&["inspect", "storefront", "-o", "json"]).await.unwrap();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let names: Vec<&Value> = json["features"].as_array().unwrap().iter().map(|feature| &feature["name"]).collect();
+    assert_eq!(names, ["banner", "fresh"]);
+    assert_eq!(json["regularExpressions"], json!({"automata": 0, "backtracking": 0}));
+}
+
+#[tokio::test]
+async fn names_of_the_cluster_are_completed() {
+    let world = world();
+    let [first, second] = [&world.revisions[0], &world.revisions[1]];
+    let environments = world.complete(&["pin", ""]).await;
+    assert_eq!(environments, ["storefront", ":4"]);
+    let revisions = world.complete(&["pin", "storefront", ""]).await;
+    assert_eq!(revisions[0], format!("{second}\tpublished"));
+    assert!(revisions[1].starts_with(&format!("{first}\tpublished at 2027-")), "{revisions:?}");
+    assert_eq!(world.complete(&["diff", "storefront", first, &second[..4]]).await, [&revisions[0], ":4"]);
+    let option = world.complete(&["flags", "storefront", &format!("--revision={}", &first[..4])]).await;
+    assert!(option[0].starts_with(&format!("--revision={first}\t")), "{option:?}");
+    assert_eq!(world.complete(&["explain", "storefront", ""]).await, ["banner", "fresh", ":4"]);
+    assert_eq!(world.complete(&["explain", "storefront", "banner", "fr"]).await, ["fresh", ":4"]);
+    assert_eq!(world.complete(&["pin", "elsewhere", ""]).await, [":4"]);
+}
+
+#[tokio::test]
 async fn earlier_revision_is_read_from_its_copy() {
     let world = world();
     let first = world.revisions[0].clone();

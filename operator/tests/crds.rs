@@ -103,7 +103,8 @@ fn field_descriptions_name_every_enum_value() {
 fn program_ends_without_a_message_when_the_reader_of_its_output_has_ended() {
     let programs = [
         (env!("CARGO_BIN_EXE_remora-operator"), ["crds"].as_slice()),
-        (env!("CARGO_BIN_EXE_kubectl-remora"), &["completion", "bash"]),
+        (env!("CARGO_BIN_EXE_kubectl-remora"), &["completion"]),
+        (env!("CARGO_BIN_EXE_kubectl-remora"), &["__complete", ""]),
     ];
     for (program, arguments) in programs {
         let (reader, writer) = std::io::pipe().unwrap();

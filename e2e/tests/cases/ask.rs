@@ -1,7 +1,8 @@
 //! The kubectl plugin answers about a published environment, names each broken part, and names a missing right.
 
-use std::process::Stdio;
+use std::{os::unix::fs::PermissionsExt as _, path::Path, process::Stdio};
 
+use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use remora_e2e::harness::{App, Case, program, with_namespace};
@@ -118,6 +119,33 @@ async fn missing_right_is_named() -> anyhow::Result<()> {
         let nobody = format!("system:serviceaccount:{}:default", case.namespace);
         let right = format!("missing right: get featureenvironments.remora.dev in namespace {}", case.namespace);
         expect(&case, &["--as", &nobody, "flags", "storefront"], 3, &right).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn kubectl_completes_words_of_the_plugin() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        case.storefront().await?;
+        let plugin = program("kubectl-remora")?;
+        let (_, completer) = ask(&case, &["completion"]).await?;
+        let directory = std::env::temp_dir().join(format!("remora-completion-{}", std::process::id()));
+        std::fs::create_dir_all(&directory)?;
+        let path = directory.join("kubectl_complete-remora");
+        std::fs::write(&path, completer)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+        let directories = [directory.as_path(), plugin.parent().context("a program is in a directory")?];
+        let found = std::env::var_os("PATH").unwrap_or_default();
+        let search =
+            std::env::join_paths(directories.map(Path::to_owned).into_iter().chain(std::env::split_paths(&found)))?;
+        // The shell scripts of `kubectl completion` run this command.
+        let mut kubectl = tokio::process::Command::new("kubectl");
+        kubectl.args(["__complete", "remora", "history", "--namespace", &case.namespace, ""]);
+        let output = kubectl.env("PATH", search).stdin(Stdio::null()).kill_on_drop(true).output().await?;
+        std::fs::remove_dir_all(&directory)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        anyhow::ensure!(text.lines().next() == Some("storefront"), "{text:?}: {output:?}");
         Ok(())
     })
     .await

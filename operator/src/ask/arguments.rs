@@ -1,11 +1,10 @@
 //! Command line of `kubectl remora`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::IsTerminal;
 
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
+use clap::{Parser, Subcommand, ValueEnum};
 
-use super::{OutputFormat, check, cluster::Connection, diff, explain, flags, sign, size};
+use super::{OutputFormat, check, cluster::Connection, diff, explain, flags, inspect, sign, size};
 use crate::api::Period;
 
 /// Ask about feature environments: published revisions, changes, the reason of a flag's value, and faults.
@@ -56,6 +55,7 @@ pub(super) enum Command {
         environment: String,
     },
     Flags(flags::Flags),
+    Inspect(inspect::Inspect),
     Size(size::Size),
     /// List the pods of an environment: node, revision, since when, and why a pod is behind. Exit code 1 if one is.
     Pods {
@@ -90,12 +90,9 @@ pub(super) enum Command {
         #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1m")]
         wait: Option<Period>,
     },
-    /// Print a completion script for a shell. kubectl uses it as the program `kubectl_complete-remora`.
-    Completion {
-        /// The shell.
-        #[arg(value_enum)]
-        shell: Shell,
-    },
+    /// Print a program for kubectl's completion. Save it as `kubectl_complete-remora` in a directory of your PATH, and make
+    /// it executable.
+    Completion,
 }
 
 impl Arguments {
@@ -110,16 +107,10 @@ impl Arguments {
     }
 }
 
-/// Writes the completion script.
-pub(super) fn completion(shell: Shell, out: &mut impl Write) -> io::Result<()> {
-    // The generator panics if it cannot write.
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "kubectl-remora", &mut script);
-    out.write_all(&script)
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
@@ -129,15 +120,5 @@ mod tests {
         assert!(arguments.output_format().json);
         let wrong = Arguments::try_parse_from(["kubectl-remora", "pin", "storefront"]).unwrap_err();
         assert_eq!(wrong.exit_code(), 2);
-    }
-
-    #[test]
-    fn completion_names_every_command() {
-        let mut script = Vec::new();
-        completion(Shell::Bash, &mut script).unwrap();
-        let script = String::from_utf8(script).unwrap();
-        for command in Arguments::command().get_subcommands() {
-            assert!(script.contains(command.get_name()), "{}", command.get_name());
-        }
     }
 }

@@ -1,9 +1,12 @@
-//! `remora-operator inspect`: prints the contents of a snapshot.
+//! The content of a snapshot: `remora-operator inspect` prints it from files, `kubectl remora inspect` from the cluster.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use crate::tools::{directory, terminal::write_line};
+use remora_snapshot::{Description, FORMAT_MAJOR, FORMAT_MINOR, FeatureDescription, Snapshot};
+use serde::Serialize;
+
+use crate::tools::{directory, shortened, terminal::write_line};
 
 /// Print the contents of a snapshot: features, segments, sizes and notes.
 #[derive(Debug, clap::Args)]
@@ -23,53 +26,144 @@ impl Inspect {
     /// If the directory holds no snapshot, several and no environment is named, or a malformed one.
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let snapshot = directory::read(&self.directory, self.environment.as_deref())?;
-        let description = snapshot.describe();
-        write_line(out, format_args!("environment         {}", snapshot.environment()))?;
-        write_line(out, format_args!("revision            {}", snapshot.revision()))?;
-        write_line(
-            out,
-            format_args!("format              {}.{}", remora_snapshot::FORMAT_MAJOR, remora_snapshot::FORMAT_MINOR),
-        )?;
-        write_line(out, format_args!("bytes               {}", snapshot.bytes()))?;
-        write_line(out, format_args!("identity overrides  {}", snapshot.identity_overrides()))?;
-        if let Some(document) = directory::read_document(&self.directory, self.environment.as_deref(), &snapshot)? {
-            write_line(
-                out,
-                format_args!("document            {} bytes, {} compressed", document.length(), document.stored()),
-            )?;
-        }
-        write_line(
-            out,
-            format_args!(
-                "regular expressions {} as automata, {} by backtracking",
-                description.automata, description.backtracking
-            ),
-        )?;
-        writeln!(out)?;
-        write_line(out, format_args!("{} features", description.features.len()))?;
-        for feature in &description.features {
-            let state = if feature.enabled { "on" } else { "off" };
-            let mut line = format!("  {:<40} {state:<4} {}", feature.name, super::shortened(&feature.value));
-            let counts = [(feature.variants.len(), "variants"), (feature.overrides.len(), "segment overrides")];
-            for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
-                line += &format!(", {count} {what}");
-            }
-            let properties =
-                [(feature.server_only, "server keys only"), (feature.unserved, "not served: read by conditions")];
-            for (_, what) in properties.into_iter().filter(|(applies, _)| *applies) {
-                line += &format!(", {what}");
-            }
-            write_line(out, line)?;
-        }
-        writeln!(out)?;
-        write_line(out, format_args!("{} segments that can change an answer", description.segments.len()))?;
-        for segment in &description.segments {
-            write_line(out, format_args!("  {:<40} {} features ({})", segment.name, segment.overrides, segment.id))?;
-        }
-        for note in &description.notes {
-            writeln!(out)?;
-            write_line(out, format_args!("note: {note}"))?;
-        }
+        let document = directory::read_document(&self.directory, self.environment.as_deref(), &snapshot)?;
+        let mut content = Content::of(&snapshot);
+        content.document =
+            document.map(|document| DocumentSize { bytes: document.length(), compressed_bytes: document.stored() });
+        content.lines().into_iter().try_for_each(|line| write_line(out, line))?;
         Ok(())
+    }
+}
+
+/// Content of a snapshot.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Content {
+    environment: String,
+    revision: String,
+    format: String,
+    bytes: usize,
+    identity_overrides: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<DocumentSize>,
+    regular_expressions: RegularExpressions,
+    features: Vec<Feature>,
+    segments: Vec<Segment>,
+    notes: Vec<String>,
+}
+
+/// Sizes of Flagsmith's document.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DocumentSize {
+    bytes: u64,
+    compressed_bytes: u64,
+}
+
+/// Number of regular expressions by how they are evaluated.
+#[derive(Debug, Serialize)]
+struct RegularExpressions {
+    automata: usize,
+    backtracking: usize,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Feature {
+    name: String,
+    enabled: bool,
+    /// Value as JSON.
+    value: String,
+    variants: usize,
+    segment_overrides: usize,
+    server_only: bool,
+    is_served: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Segment {
+    id: u32,
+    name: String,
+    /// Number of features that the segment overrides.
+    features: u32,
+}
+
+impl From<FeatureDescription<'_>> for Feature {
+    fn from(feature: FeatureDescription<'_>) -> Self {
+        Self {
+            name: feature.name.to_owned(),
+            enabled: feature.enabled,
+            value: feature.value.into_owned(),
+            variants: feature.variants.len(),
+            segment_overrides: feature.overrides.len(),
+            server_only: feature.server_only,
+            is_served: !feature.unserved,
+        }
+    }
+}
+
+impl Feature {
+    fn line(&self) -> String {
+        let state = if self.enabled { "on" } else { "off" };
+        let mut line = format!("  {:<40} {state:<4} {}", self.name, shortened(&self.value));
+        let counts = [(self.variants, "variants"), (self.segment_overrides, "segment overrides")];
+        for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+            line += &format!(", {count} {what}");
+        }
+        let properties = [(self.server_only, "server keys only"), (!self.is_served, "not served: read by conditions")];
+        for (_, what) in properties.into_iter().filter(|(applies, _)| *applies) {
+            line += &format!(", {what}");
+        }
+        line
+    }
+}
+
+impl Content {
+    /// Describes a snapshot.
+    pub(crate) fn of(snapshot: &Snapshot<Vec<u8>>) -> Self {
+        let Description { features, segments, automata, backtracking, notes } = snapshot.describe();
+        let segments = segments.into_iter();
+        Self {
+            environment: snapshot.environment().to_owned(),
+            revision: snapshot.revision().to_string(),
+            format: format!("{FORMAT_MAJOR}.{FORMAT_MINOR}"),
+            bytes: snapshot.bytes(),
+            identity_overrides: snapshot.identity_overrides(),
+            document: None,
+            regular_expressions: RegularExpressions { automata, backtracking },
+            features: features.into_iter().map(Feature::from).collect(),
+            segments: segments
+                .map(|segment| Segment { id: segment.id, name: segment.name.to_owned(), features: segment.overrides })
+                .collect(),
+            notes: notes.into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    /// Returns the content as text.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let RegularExpressions { automata, backtracking } = self.regular_expressions;
+        let mut lines = vec![
+            format!("environment         {}", self.environment),
+            format!("revision            {}", self.revision),
+            format!("format              {}", self.format),
+            format!("bytes               {}", self.bytes),
+            format!("identity overrides  {}", self.identity_overrides),
+        ];
+        lines.extend(self.document.iter().map(|DocumentSize { bytes, compressed_bytes }| {
+            format!("document            {bytes} bytes, {compressed_bytes} compressed")
+        }));
+        lines.push(format!("regular expressions {automata} as automata, {backtracking} by backtracking"));
+        lines.extend([String::new(), format!("{} features", self.features.len())]);
+        lines.extend(self.features.iter().map(Feature::line));
+        lines.extend([String::new(), format!("{} segments that can change an answer", self.segments.len())]);
+        lines.extend(
+            self.segments
+                .iter()
+                .map(|Segment { id, name, features }| format!("  {name:<40} {features} features ({id})")),
+        );
+        for note in &self.notes {
+            lines.extend([String::new(), format!("note: {note}")]);
+        }
+        lines
     }
 }

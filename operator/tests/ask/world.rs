@@ -239,6 +239,20 @@ impl World {
 
     /// Runs a command in the namespace `shop`. Returns the exit code and the output.
     pub(super) async fn ask(&self, arguments: &[&str]) -> Result<(u8, String), Failure> {
+        let arguments = Arguments::try_parse_from(["kubectl-remora"].iter().chain(arguments)).unwrap();
+        let mut out = Vec::new();
+        let code = ask::run(arguments, &self.cluster(), &mut out).await?;
+        Ok((code, String::from_utf8(out).unwrap()))
+    }
+
+    /// Completes the last of the words, and returns the lines that kubectl gets.
+    pub(super) async fn complete(&self, words: &[&str]) -> Vec<String> {
+        let mut out = Vec::new();
+        ask::complete_from(&self.cluster(), words.iter().map(Into::into).collect(), &mut out).await.unwrap();
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    fn cluster(&self) -> Cluster {
         let state = Arc::clone(&self.state);
         let service = tower::service_fn(move |request: Request<Body>| {
             let state = Arc::clone(&state);
@@ -255,11 +269,7 @@ impl World {
                 Ok::<_, Infallible>(Response::builder().status(status).body(Body::from(bytes)).unwrap())
             }
         });
-        let cluster = Cluster::new(&Client::new(service, "shop"), "shop".to_owned());
-        let arguments = Arguments::try_parse_from(["kubectl-remora"].iter().chain(arguments)).unwrap();
-        let mut out = Vec::new();
-        let code = ask::run(arguments, &cluster, &mut out).await?;
-        Ok((code, String::from_utf8(out).unwrap()))
+        Cluster::new(&Client::new(service, "shop"), "shop".to_owned())
     }
 }
 

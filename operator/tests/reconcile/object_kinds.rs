@@ -41,7 +41,10 @@ async fn snapshot_in_secret_writes_no_config_map() {
         ["core", "overrides-00", "document-00", "core-a-00"]
             .map(|file| format!("get secret/remora-storefront-{format}-{file}"))
     };
-    let mut expected: Vec<String> = series(FORMAT.to_string()).to_vec();
+    // One number may be missing in the series of this format.
+    let with_next =
+        |name: String| if name.ends_with("-00") { vec![name.clone(), name.replace("-00", "-01")] } else { vec![name] };
+    let mut expected: Vec<String> = series(FORMAT.to_string()).into_iter().flat_map(with_next).collect();
     expected.extend(FORMAT.earlier().flat_map(|format| series(format.to_string())));
     expected.push(format!("get {SECRET}"));
     let read: Vec<&String> = calls.iter().filter(|call| call.starts_with("get secret/")).collect();

@@ -40,6 +40,9 @@ pub enum Failure {
         /// Answer of the API server.
         message: String,
     },
+    /// The API server does not know who asks.
+    #[error("the API server does not accept the credentials: {0}. Log in again, or set --context or --kubeconfig")]
+    Unauthenticated(String),
     /// The cluster has no FeatureEnvironments.
     #[error("the cluster does not know FeatureEnvironments: install Remora's chart")]
     NotInstalled,
@@ -80,7 +83,8 @@ impl Failure {
     /// Classifies an error of a request.
     pub(super) fn of(error: &kube::Error, right: Right) -> Self {
         match error {
-            kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
+            kube::Error::Api(status) if status.code == 401 => Self::Unauthenticated(status.message.clone()),
+            kube::Error::Api(status) if status.code == 403 => {
                 Self::Forbidden { right, message: status.message.clone() }
             }
             kube::Error::Api(status) if status.code == 404 && right.resource.ends_with(".remora.dev") => {
@@ -114,7 +118,8 @@ mod tests {
         let refused = failure(403, "configmaps");
         assert!(refused.to_string().starts_with("missing right: get configmaps in namespace shop."), "{refused}");
         assert_eq!(refused.exit_code(), 3);
-        assert!(matches!(failure(401, "pods"), Failure::Forbidden { .. }));
+        let unknown = failure(401, "pods");
+        assert!(unknown.to_string().contains("Log in again") && unknown.exit_code() == 3, "{unknown}");
         assert!(matches!(failure(500, "pods"), Failure::Unanswered { .. }));
         assert!(matches!(failure(404, "featureenvironments.remora.dev"), Failure::NotInstalled));
         assert_eq!(Failure::Usage("no".to_owned()).exit_code(), 2);

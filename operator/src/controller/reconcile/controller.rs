@@ -93,8 +93,13 @@ async fn run_in(deps: Deps, shared: &Shared, namespace: Option<&str>, mut shutdo
         .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
     let (known, writer) = reflector::store();
     let environments = environments(in_scope::<EnvironmentObject>(&shared.pages.bound(&client), namespace))
-        .inspect_err(|error| tracing::warn!(%error, "cannot watch the FeatureEnvironments: trying again"));
-    let controller = Controller::for_stream(environments.reflect(writer).applied_objects(), known.clone());
+        .default_backoff()
+        .inspect_err(|error| tracing::warn!(%error, "cannot watch the FeatureEnvironments: trying again"))
+        .reflect(writer)
+        .applied_objects()
+        // An error would hold up the other triggers, too, because the controller waits before it polls any of them again.
+        .filter_map(|found| std::future::ready(found.ok().map(Ok)));
+    let controller = Controller::for_stream(environments, known.clone());
     let (pods, pods_feed) = rollout::running_pods();
     let following = rollout::follow(in_scope::<InjectedPod>(&shared.pages.bound(&client), namespace), pods_feed);
     let context = Arc::new(Context::sharing(deps, shared, objects, pods, SURPLUS_GRACE));

@@ -10,6 +10,7 @@ mod delivery;
 mod duration;
 mod guard;
 mod idle;
+pub(crate) mod message;
 pub mod names;
 mod prune;
 mod reason;

@@ -124,11 +124,11 @@ impl Election {
         match timeout(CALL, given_back).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(lease = self.name, %error, "cannot release the lease: another replica takes it after 30 s");
+                tracing::warn!(lease = self.name, %error, "cannot release the lease: another replica takes it when it expires");
             }
             Err(_) => tracing::warn!(
                 lease = self.name,
-                "cannot release the lease in time: another replica takes it after 30 s"
+                "cannot release the lease in time: another replica takes it when it expires"
             ),
         }
     }

@@ -98,15 +98,18 @@ impl Reports {
         after: &FeatureEnvironmentStatus,
     ) {
         let about = environment.object_ref(&());
+        let (namespace, name) = (environment.namespace(), environment.name_any());
         for event in events::between(before, after) {
             match tokio::time::timeout(TIMEOUT, self.recorder.publish(&event, &about)).await {
                 Ok(Ok(())) => {}
                 // A namespace that is being deleted accepts no new objects.
                 Ok(Err(kube::Error::Api(status))) if is_terminating(&status) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, reason = event.reason, "cannot record an Event");
+                    tracing::warn!(namespace, name, %error, reason = event.reason, "cannot record an Event");
                 }
                 Err(_) => tracing::warn!(
+                    namespace,
+                    name,
                     reason = event.reason,
                     "cannot record an Event: the API server did not answer in time"
                 ),

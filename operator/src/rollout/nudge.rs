@@ -150,7 +150,7 @@ impl Nudger {
         stream::iter(names)
             .map(async |name| {
                 let _place = self.pace.place(namespace).await;
-                patch(pods, name, body).await
+                patch(namespace, pods, name, body).await
             })
             .buffer_unordered(CONCURRENT_PATCHES)
             .filter(|notified| std::future::ready(*notified))
@@ -160,7 +160,7 @@ impl Nudger {
 }
 
 /// Patches a pod. Returns true if the pod was patched, or no longer exists.
-async fn patch(pods: &Api<Pod>, name: String, body: &serde_json::Value) -> bool {
+async fn patch(namespace: &str, pods: &Api<Pod>, name: String, body: &serde_json::Value) -> bool {
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let merge = Patch::Merge(body);
     let patched = tokio::time::timeout(TIMEOUT, pods.patch_metadata(&name, &parameters, &merge)).await;
@@ -168,11 +168,11 @@ async fn patch(pods: &Api<Pod>, name: String, body: &serde_json::Value) -> bool 
         Ok(Ok(_)) => true,
         Ok(Err(kube::Error::Api(status))) if status.is_not_found() => true,
         Ok(Err(error)) => {
-            tracing::warn!(pod = name, %error, "cannot notify the pod of its revision");
+            tracing::warn!(namespace, pod = name, %error, "cannot notify the pod of its revision");
             false
         }
         Err(_) => {
-            tracing::warn!(pod = name, "cannot notify the pod of its revision: no answer in time");
+            tracing::warn!(namespace, pod = name, "cannot notify the pod of its revision: no answer in time");
             false
         }
     }

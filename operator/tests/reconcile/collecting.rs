@@ -59,7 +59,7 @@ async fn idle_flags_survive_restart_and_become_a_finding() {
     let status = cluster.last_status();
     assert_eq!((&status["idleFlags"]["until"], &status["idleFlags"]["unused"]), (&json!(day(1)), &json!(1)));
     let message = status["findings"][0]["message"].as_str().unwrap();
-    assert!(status["findingCount"] == 1 && message.starts_with("no application used 1 flags for 30 days"), "{status}");
+    assert!(status["findingCount"] == 1 && message.starts_with("no application used 1 flag for 30 days"), "{status}");
 
     let writes = cluster.statuses();
     operator.turn(fenv(2, &spec)).await;

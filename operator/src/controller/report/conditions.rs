@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::api::Reason;
+use crate::api::{
+    Reason,
+    message::{CONDITION_MAX, truncated},
+};
 
 /// The operator can act on the spec and on the objects that it refers to.
 pub const ACCEPTED: &str = "Accepted";
@@ -15,9 +18,6 @@ pub const PUBLISHED: &str = "Published";
 pub const READY: &str = "Ready";
 /// The source has not confirmed the published snapshot for a long time.
 pub const STALE: &str = "Stale";
-
-/// Largest message that the API server accepts, in bytes.
-const MESSAGE_MAX: usize = 4096;
 
 /// Status, reason and message of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(super) fn next(
         type_: kind.to_owned(),
         status: state.status.to_owned(),
         reason: state.reason.to_string(),
-        message: truncated(state.message, MESSAGE_MAX),
+        message: truncated(state.message, CONDITION_MAX),
         observed_generation: generation,
         last_transition_time: since.unwrap_or(Time(now)),
     }
@@ -70,16 +70,6 @@ pub(super) fn next(
 /// Returns the same condition, observed at this generation.
 pub(super) fn again(previous: &Condition, generation: Option<i64>) -> Condition {
     Condition { observed_generation: generation, ..previous.clone() }
-}
-
-/// Cuts `text` to at most `limit` bytes, at a character boundary.
-pub(super) fn truncated(mut text: String, limit: usize) -> String {
-    if text.len() > limit {
-        let end = (0..=limit.saturating_sub('…'.len_utf8())).rev().find(|end| text.is_char_boundary(*end));
-        text.truncate(end.unwrap_or_default());
-        text.push('…');
-    }
-    text
 }
 
 #[cfg(test)]
@@ -95,12 +85,5 @@ mod tests {
         assert_eq!(second.observed_generation, Some(2));
         let third = next(Some(&second), READY, State::yes(Reason::Published, ""), Some(2), at(3));
         assert_eq!(third.last_transition_time, Time(at(3)));
-    }
-
-    #[test]
-    fn truncated_text_ends_at_character_boundary() {
-        assert_eq!(truncated("äöü".to_owned(), 6), "äöü");
-        assert_eq!(truncated("äöüx".to_owned(), 6), "ä…");
-        assert!(truncated("ä".repeat(3000), MESSAGE_MAX).len() <= MESSAGE_MAX);
     }
 }

@@ -6,11 +6,11 @@ use kube::{
     runtime::events::{Event, EventType},
 };
 
-use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, find, truncated};
-use crate::api::{Changes, FeatureEnvironment, FeatureEnvironmentStatus, Reason};
-
-/// Largest note of an Event that the API server accepts, in bytes.
-const NOTE_MAX: usize = 1024;
+use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, find};
+use crate::api::{
+    Changes, FeatureEnvironment, FeatureEnvironmentStatus, Reason,
+    message::{NOTE_MAX, truncated},
+};
 
 /// Returns the Events for the changes from `before` to `after`.
 pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus) -> Vec<Event> {

@@ -54,7 +54,7 @@ pub struct Facts {
     pub history: Vec<PastRevision>,
     /// Revision that is held back.
     pub held: Option<String>,
-    /// Size of the newest core in bytes, published or not. `None` if it is unknown.
+    /// Size in bytes of the largest core that is published, accepted, held back or withheld. `None` if none is known.
     pub core_bytes: Option<i64>,
     /// Time for which a source may fail before the published snapshot is reported as stale.
     pub stale_after: Duration,

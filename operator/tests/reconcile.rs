@@ -195,7 +195,7 @@ async fn until(condition: &str, holds: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), held).await.unwrap_or_else(|_| panic!("not in time: {condition}"));
+    tokio::time::timeout(Duration::from_secs(60), held).await.unwrap_or_else(|_| panic!("not in time: {condition}"));
 }
 
 /// Lets the other tasks run until they wait.
@@ -351,7 +351,7 @@ async fn deleted_core_is_restored_while_source_is_silent() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), back).await.expect("it did not come back");
+    tokio::time::timeout(Duration::from_secs(60), back).await.expect("it did not come back");
     assert!(!waiting.is_finished(), "the source was not silent");
     waiting.abort();
 }

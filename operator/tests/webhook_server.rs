@@ -29,6 +29,9 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
+/// Longest wait for something that happens at once on an idle machine.
+const CAP: Duration = Duration::from_secs(60);
+
 const SERVER: &str = "remora-webhook.remora-system.svc";
 
 struct Server {
@@ -241,16 +244,17 @@ async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, ask: impl Fn()
 
 #[tokio::test]
 async fn stalled_handshakes_delay_no_other_caller() {
-    let (server, trusted) = start(limits()).await;
+    let handshake = Duration::from_secs(5);
+    let (server, trusted) = start(Limits { handshake, ..limits() }).await;
     let mut stalled = Vec::new();
     for _ in 0..100 {
         stalled.push(TcpStream::connect(server.address).await.unwrap());
     }
     let started = Instant::now();
     assert_eq!(server.ask(&server.client(&trusted)).await.unwrap(), "hello");
-    assert!(started.elapsed() < limits().handshake, "{:?}", started.elapsed());
+    assert!(started.elapsed() < handshake, "{:?}", started.elapsed());
     for mut stream in stalled {
-        assert!(is_closed(&mut stream, Duration::from_secs(3)).await);
+        assert!(is_closed(&mut stream, CAP).await);
     }
 }
 
@@ -259,12 +263,12 @@ async fn slow_heads_and_bodies_are_cut_off() {
     let (server, trusted) = start(limits()).await;
     let mut head = tls(&server, &trusted).await;
     head.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\nx-slow: ").await.unwrap();
-    assert!(is_closed(&mut head, Duration::from_secs(2)).await, "a head that never ends");
+    assert!(is_closed(&mut head, CAP).await, "a head that never ends");
 
     let mut body = tls(&server, &trusted).await;
     body.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nhalf").await.unwrap();
     let mut answer = [0; 12];
-    timeout(Duration::from_secs(4), body.read_exact(&mut answer)).await.unwrap().unwrap();
+    timeout(CAP, body.read_exact(&mut answer)).await.unwrap().unwrap();
     assert_eq!(&answer, b"HTTP/1.1 408");
 }
 
@@ -291,17 +295,18 @@ async fn quiet_connection_is_kept_for_next_request() {
 async fn idle_connection_is_closed() {
     let (server, trusted) = start(limits()).await;
     let mut silent = tls(&server, &trusted).await;
-    assert!(is_closed(&mut silent, Duration::from_secs(5)).await);
+    assert!(is_closed(&mut silent, CAP).await);
 }
 
 #[tokio::test]
 async fn answers_during_shutdown_close_their_connections() {
-    let (server, trusted) = start(limits()).await;
+    // Nothing else closes the connection in time.
+    let (server, trusted) = start(Limits { linger: CAP, idle: CAP, head: CAP, ..limits() }).await;
     let mut stream = tls(&server, &trusted).await;
     server.shutdown.send_replace(true);
     stream.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
     let mut answer = Vec::new();
-    timeout(Duration::from_millis(400), stream.read_to_end(&mut answer)).await.expect("closed").unwrap();
+    timeout(CAP / 2, stream.read_to_end(&mut answer)).await.expect("closed").unwrap();
     assert!(answer.ends_with(b"\r\n\r\nok"));
     assert!(String::from_utf8(answer).unwrap().contains("connection: close"));
 }
@@ -313,7 +318,7 @@ async fn plain_http_is_refused() {
     plain.write_all(b"POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
     // The answer is a TLS alert or empty, but not HTTP.
-    let _ = timeout(Duration::from_secs(2), plain.read_to_end(&mut answer)).await.unwrap();
+    let _ = timeout(CAP, plain.read_to_end(&mut answer)).await.unwrap();
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
 }
 
@@ -329,12 +334,10 @@ async fn shutdown_waits_for_pending_answers() {
     server.shutdown.send_replace(true);
     assert_eq!(server.ask(&old_friend).await.unwrap(), "hello", "not every node knows yet");
     assert_eq!(server.ask(&server.client(&trusted)).await.unwrap(), "hello", "and some call for the first time");
-    timeout(Duration::from_secs(2), async { while TcpStream::connect(address).await.is_ok() {} })
-        .await
-        .expect("nothing new is accepted");
+    timeout(CAP, async { while TcpStream::connect(address).await.is_ok() {} }).await.expect("nothing new is accepted");
     release.notify_one();
     assert_eq!(request.await.unwrap().unwrap().text().await.unwrap(), "done");
-    timeout(Duration::from_secs(2), server.running).await.expect("it ends").unwrap();
+    timeout(CAP, server.running).await.expect("it ends").unwrap();
 }
 
 /// Connects from a source address of its own: all of 127.0.0.0/8 is this machine.

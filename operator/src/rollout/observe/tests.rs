@@ -180,7 +180,8 @@ impl Scene {
 
 #[tokio::test]
 async fn pods_that_serve_the_revision_are_counted_once_and_not_notified() {
-    let mut scene = Scene::new(0.01);
+    // Rounds follow after 60 ms once all pods serve the revision.
+    let mut scene = Scene::new(0.0002);
     for name in ["web-1", "web-2", "web-3"] {
         scene.cluster.pod(name, None, serves("aa")).await;
     }
@@ -225,8 +226,9 @@ async fn pod_is_neither_asked_nor_notified_again_before_it_is_notified() {
     let scene = Scene::new(0.1);
     scene.cluster.pod("web-1", None, serves("aa")).await;
     scene.observe("bb");
-    // The first rounds would begin after 0.2 s and 0.5 s, and wait for at most 12 s.
+    // The first rounds would begin after 0.2 s and 0.5 s, and wait for at most 3 s.
     tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(scene.cluster.0.lock().asked, 0);
     assert!(scene.cluster.patches().is_empty(), "{:?}", scene.cluster.patches());
     let told = json!("bb");
     scene
@@ -361,9 +363,13 @@ async fn observation_ends_with_its_environment() {
     let mut scene = Scene::new(0.01);
     scene.cluster.pod("web-1", None, serves("aa")).await;
     scene.observe("bb");
+    let is_observed = |scene: &Scene| scene.observer.observations.get("shop", "storefront").is_some();
+    assert!(is_observed(&scene));
     scene.observer.stop("shop", "storefront");
+    assert!(!is_observed(&scene));
     scene.observe("bb");
     scene.observer.retain(|_, _, uid| uid != "uid-1");
+    assert!(!is_observed(&scene));
     assert!(timeout(Duration::from_millis(200), scene.requests.recv()).await.is_err());
     assert!(scene.cluster.patches().is_empty());
 }

@@ -185,7 +185,8 @@ impl Publisher {
             wanted.splice(last..last, kept);
         }
         if placed.divides_further(before.as_ref()) {
-            // They follow one another. New files come first, in their order: after a crash, no number is missing before them.
+            // The files of overrides follow one another in `wanted`. New ones are written first, in the order of their numbers:
+            // after a crash, no number is missing before them.
             let first = wanted.iter().position(Wanted::is_overrides).unwrap_or_default();
             let last = wanted.iter().rposition(Wanted::is_overrides).map_or(first, |last| last + 1);
             let overrides = wanted.get_mut(first..last).unwrap_or_default();

@@ -23,7 +23,7 @@ pub struct Delivery {
     pub overrides_slots: i32,
     /// Minimum number of parts of a core that the volume of a new pod has room for, 0 to 17. A core (flags, segments and
     /// values) beyond 1,000,000 bytes is published in parts of 983,040 bytes. From 500,000 bytes on, a new pod has room for
-    /// twice the parts of the newest core in any case, and for two at least. The volume of a running pod does not change: a
+    /// twice the parts of `status.coreBytes` in any case, and for two at least. The volume of a running pod does not change: a
     /// core that needs more parts is not published before the pod was restarted. Set this field where pods start before the
     /// first document of that size is published, or where a core more than doubles during the life of a pod. Default: 0.
     #[serde(default)]
@@ -56,7 +56,7 @@ pub struct Delivered {
     /// Number of published overrides objects. Zero if all identity overrides fit into the core object.
     #[serde(default)]
     pub overrides_files: i32,
-    /// Size of the published core in bytes. `status.coreBytes` has the size of the newest core, published or not.
+    /// Size of the published core in bytes. `status.coreBytes` also counts cores that are not published yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_bytes: Option<i64>,
     /// Kind of the objects that held the snapshot before `spec.delivery.as` changed: `ConfigMap` or `Secret`. The operator keeps

@@ -49,8 +49,8 @@ pub struct FeatureEnvironmentStatus {
     /// Size of the published snapshot in bytes, over all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<i64>,
-    /// Size in bytes of the newest core (flags, segments and values), published or not. The volume of a new pod has room for a
-    /// core of twice this size.
+    /// Size in bytes of the largest core (flags, segments and values) of three: the published one, the newest one, and one that
+    /// is held back or waits for pods. The volume of a new pod has room for a core of twice this size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_bytes: Option<i64>,
     /// Delivery of the published snapshot.

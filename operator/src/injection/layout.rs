@@ -33,7 +33,7 @@ pub struct Slots {
 pub struct Size {
     /// Number of published overrides files.
     pub overrides: usize,
-    /// Size of the newest core in bytes. It may be withheld.
+    /// Size in bytes of the largest core that the status reports. It may be withheld.
     pub core: usize,
     /// Size in bytes of the published files other than the core.
     pub others: u128,

@@ -9,7 +9,7 @@ use serde_json::Value;
 const FLAGS_MAX: usize = 16;
 /// Largest length of the annotation in bytes. It becomes an argument of the sidecar.
 const BYTES_MAX: usize = 4096;
-/// Largest length of a flag's name in characters. Flagsmith has no longer names.
+/// Largest length of a flag's name in characters. Flagsmith refuses longer names.
 const NAME_MAX: usize = 2000;
 
 /// Form of the annotation, for messages.

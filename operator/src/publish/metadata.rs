@@ -11,7 +11,7 @@ use crate::{
 
 /// Largest length of an annotation in bytes, except of the record.
 const ANNOTATION_MAX: usize = 128;
-/// Largest length of a record in bytes: the API server stores no longer annotation.
+/// Largest length of a record in bytes. The API server refuses longer annotations.
 const RECORD_MAX: usize = 256 << 10;
 
 /// Metadata of an object that the publisher reads.

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Largest length of an annotation in bytes: the API server stores no longer one.
+/// Largest length of an annotation in bytes. The API server refuses longer ones.
 const ANNOTATION_MAX: usize = 256 << 10;
 
 /// A pod without the fields that the rollout does not read.

@@ -21,7 +21,7 @@ const CONCURRENT_READINGS: usize = 16;
 /// Largest answer with counters in bytes, and largest number of flags in it.
 const USES_BYTES_MAX: usize = 1 << 20;
 const USES_FLAGS_MAX: usize = 16 << 10;
-/// Largest length of a process's number and of a flag's name in characters. Flagsmith has no longer names.
+/// Largest length of a process's number and of a flag's name in characters. Flagsmith refuses longer names.
 const PROCESS_MAX: usize = 64;
 const FLAG_MAX: usize = 2000;
 

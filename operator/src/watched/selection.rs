@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::json;
 
-/// Largest length of a name, a UID or a label that is kept, in bytes. The API server stores no longer ones, except in owner
+/// Largest length of a name, a UID or a label that is kept, in bytes. The API server refuses longer ones, except in owner
 /// references.
 const NAME_MAX: usize = 320;
 /// End of a value that was cut. No grammar of an annotation or a label allows it.

@@ -8,7 +8,10 @@ use prometheus_client::{
 };
 
 use super::Amount;
-use crate::api::Pods;
+use crate::{
+    api::Pods,
+    controller::report::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -31,7 +34,7 @@ struct PodLabels {
 }
 
 const STATES: [&str; 3] = ["current", "behind", "silent"];
-const CONDITIONS: [&str; 5] = ["Accepted", "Fetched", "Published", "Ready", "Stale"];
+const CONDITIONS: [&str; 5] = [ACCEPTED, FETCHED, PUBLISHED, READY, STALE];
 
 /// Metrics with one series per FeatureEnvironment.
 #[derive(Clone, Debug, Default)]

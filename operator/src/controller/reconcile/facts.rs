@@ -50,7 +50,7 @@ pub(super) fn facts(
     }
 }
 
-/// Returns the size of the newest core in bytes: of the snapshots that are published, accepted, or not published yet.
+/// Returns the size in bytes of the largest core: of the snapshots that are published, accepted, held back or withheld.
 fn core_bytes(state: &EnvironmentState) -> Option<usize> {
     let desired = state.desired.snapshot.as_ref().map(|desired| desired.snapshot.core_bytes());
     desired.max(state.candidate.core_bytes()).max(state.room.withheld_bytes())

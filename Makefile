@@ -115,6 +115,10 @@ release-upload: ## Create the release RELEASE_TAG on GitHub with its files
 images: ## Build the programs and load their images into the local cluster
 	@$(STEP) images e2e/cluster/images.sh
 
+.PHONY: image-archives
+image-archives: ## Build the programs, and pack them into images as archives, for a cluster of yours (REMORA_IMAGE_PREFIX)
+	@$(STEP) "archives of images" e2e/cluster/archives.sh
+
 cluster-up: ## Start the local cluster, and print how to use it
 	@$(STEP) "local cluster" e2e/cluster/up.sh
 

@@ -28,10 +28,9 @@ use crate::{log, volume};
 const DATA_CONNECTIONS: usize = 256;
 /// Time for a request of an application to arrive, with its body.
 const DATA_RECEIVE: Duration = Duration::from_secs(10);
-/// Number of connections to the admin port. Kubelet and Prometheus need few.
+/// Number of connections to the admin port. The startup probe, Prometheus and the controller need few.
 const ADMIN_CONNECTIONS: usize = 32;
-/// Time for a request to the admin port to arrive. Such a request is only a head, and a probe does not take longer:
-/// kubelet gives up after a second.
+/// Time for a request to the admin port to arrive. Such a request is only a head.
 const ADMIN_RECEIVE: Duration = Duration::from_secs(2);
 
 /// Reason why the server did not start.

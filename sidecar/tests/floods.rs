@@ -62,7 +62,8 @@ fn data_port_flooded_with_half_open_requests_answers_every_good_one() {
     assert_eq!(failures, 0);
 }
 
-/// Kubelet's probe, Prometheus and the controller have other addresses than the client that floods the port.
+/// Prometheus and the controller have other addresses than the client that floods the port. The startup probe may have the
+/// same: it runs in the pod.
 #[test]
 fn admin_port_flooded_with_half_open_requests_answers_every_good_one() {
     let (_directory, server) = serving();
@@ -100,7 +101,7 @@ fn half_request_to_the_admin_port_is_closed_within_seconds() {
     let began = Instant::now();
     let mut flood = Flood::of(server.admin, 8, HALVES[1]);
     await_condition("the end of half requests", || flood.open() == 0);
-    // Kubelet asks every second or so, so the deadline is a few seconds, and not that of applications' bodies.
+    // The deadline of heads on this port is 2 s, and that of applications' requests 10 s.
     assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
 }
 

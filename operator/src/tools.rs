@@ -8,6 +8,14 @@ pub mod explain;
 pub mod inspect;
 pub(crate) mod terminal;
 
+use std::fmt::Display;
+
+/// Returns a number with what it counts: `1 flag`, `2 flags`.
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// Shortens a value to 60 characters for display in one line.
 pub(crate) fn shortened(value: &str) -> String {
     const LONGEST: usize = 60;

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::{IdleFlags, names::EnvironmentName},
-    tools::shortened,
+    tools::{counted, shortened},
 };
 
 /// List the flags of an environment with their defaults, variants, the segments that override them, and their uses.
@@ -118,7 +118,7 @@ fn listed(environment: &str, snapshot: &Snapshot<Vec<u8>>, uses: Used, idle: Opt
 
 impl CommandOutput for Listed {
     fn text(&self, output: &mut TextOutput) -> fmt::Result {
-        output.line(format!("revision {}: {} flags", self.revision, self.flags.len()))?;
+        output.line(format!("revision {}: {}", self.revision, counted(self.flags.len(), "flag")))?;
         let mut rows = vec![["FLAG", "STATE", "VALUE", "VARIANTS", "USES", "SEGMENTS", ""].map(str::to_owned).to_vec()];
         rows.extend(self.flags.iter().map(|flag| {
             let notes = [(flag.server_only, "server keys only"), (!flag.is_served, "not served")];

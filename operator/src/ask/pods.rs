@@ -19,6 +19,7 @@ use crate::{
         names::{EnvironmentName, label, sidecar},
     },
     injection::{overrides::Overrides, pods::requests},
+    tools::counted,
 };
 
 /// Number of sidecars that are asked at one time.
@@ -291,7 +292,11 @@ impl CommandOutput for Listed {
             *counts.entry(row.state.word()).or_default() += 1;
         }
         let counts: Vec<String> = counts.iter().map(|(state, count)| format!(", {count} {state}")).collect();
-        output.line(format!("published revision {published}: {} pods{}", self.pods.len(), counts.concat()))?;
+        output.line(format!(
+            "published revision {published}: {}{}",
+            counted(self.pods.len(), "pod"),
+            counts.concat()
+        ))?;
         let mut rows = vec![["POD", "NODE", "STATE", "REVISION", "SINCE"].map(str::to_owned).to_vec()];
         rows.extend(self.pods.iter().map(|row| {
             let since = row.since.map_or("-".to_owned(), |at| at.to_string());

@@ -11,6 +11,7 @@ use super::{
     failure::Failure,
     published,
 };
+use crate::tools::counted;
 
 /// Number of flags that the text lists.
 const LARGEST: usize = 10;
@@ -96,7 +97,10 @@ impl CommandOutput for Sizes {
     fn text(&self, output: &mut TextOutput) -> fmt::Result {
         let Self { revision, bytes, features, segments, identity_overrides, .. } = self;
         output.line(format!(
-            "revision {revision}: {bytes} bytes, {features} features, {segments} segments, {identity_overrides} identity overrides"
+            "revision {revision}: {bytes} bytes, {}, {}, {}",
+            counted(*features, "feature"),
+            counted(*segments, "segment"),
+            counted(*identity_overrides, "identity override")
         ))?;
         let mut rows = vec![["OBJECT", "BYTES", "OF AN OBJECT"].map(str::to_owned).to_vec()];
         rows.extend(

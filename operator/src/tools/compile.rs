@@ -11,7 +11,7 @@ use crate::compile::{
     document::{self, Original},
     prune::{Rules, prune},
 };
-use crate::tools::{directory, terminal::write_line};
+use crate::tools::{counted, directory, terminal::write_line};
 
 /// Compile a Flagsmith environment document to a directory that a sidecar can serve.
 #[derive(Debug, clap::Args)]
@@ -134,12 +134,12 @@ impl Compile {
         let summary = compiled.summary;
         writeln!(
             out,
-            "{}: revision {}, {} features, {} segments, {} identity overrides, {} bytes",
+            "{}: revision {}, {}, {}, {}, {} bytes",
             volume.display(),
             compiled.revision,
-            summary.features,
-            summary.segments,
-            summary.identity_overrides,
+            counted(summary.features, "feature"),
+            counted(summary.segments, "segment"),
+            counted(summary.identity_overrides, "identity override"),
             summary.bytes
         )?;
         for finding in &compiled.findings {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use remora_snapshot::{Description, FORMAT_MAJOR, FORMAT_MINOR, FeatureDescription, Snapshot};
 use serde::Serialize;
 
-use crate::tools::{directory, shortened, terminal::write_line};
+use crate::tools::{counted, directory, shortened, terminal::write_line};
 
 /// Print the contents of a snapshot: features, segments, sizes and notes.
 #[derive(Debug, clap::Args)]
@@ -106,9 +106,9 @@ impl Feature {
     fn line(&self) -> String {
         let state = if self.enabled { "on" } else { "off" };
         let mut line = format!("  {:<40} {state:<4} {}", self.name, shortened(&self.value));
-        let counts = [(self.variants, "variants"), (self.segment_overrides, "segment overrides")];
+        let counts = [(self.variants, "variant"), (self.segment_overrides, "segment override")];
         for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
-            line += &format!(", {count} {what}");
+            line += &format!(", {}", counted(count, what));
         }
         let properties = [(self.server_only, "server keys only"), (!self.is_served, "not served: read by conditions")];
         for (_, what) in properties.into_iter().filter(|(applies, _)| *applies) {
@@ -153,13 +153,13 @@ impl Content {
             format!("document            {bytes} bytes, {compressed_bytes} compressed")
         }));
         lines.push(format!("regular expressions {automata} as automata, {backtracking} by backtracking"));
-        lines.extend([String::new(), format!("{} features", self.features.len())]);
+        lines.extend([String::new(), counted(self.features.len(), "feature")]);
         lines.extend(self.features.iter().map(Feature::line));
-        lines.extend([String::new(), format!("{} segments that can change an answer", self.segments.len())]);
+        lines.extend([String::new(), counted(self.segments.len(), "segment") + " that can change an answer"]);
         lines.extend(
             self.segments
                 .iter()
-                .map(|Segment { id, name, features }| format!("  {name:<40} {features} features ({id})")),
+                .map(|Segment { id, name, features }| format!("  {name:<40} {} ({id})", counted(*features, "feature"))),
         );
         for note in &self.notes {
             lines.extend([String::new(), format!("note: {note}")]);

@@ -7,6 +7,7 @@ use super::finding::{Finding, Level};
 use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus, names::annotation},
     controller::report::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
+    tools::counted,
 };
 
 /// Derives the findings, for each environment in order.
@@ -47,7 +48,7 @@ fn of_environment(environment: &FeatureEnvironment) -> Vec<Finding> {
     }
     if let Some(count) = status.finding_count.filter(|count| *count > 0) {
         let remedy = format!("kubectl -n {namespace} describe fenv {name} lists them");
-        let message = format!("the document has {count} findings");
+        let message = format!("the document has {}", counted(count, "finding"));
         findings.push(Finding::new(Level::Note, &subject, message, remedy));
     }
     if findings.iter().all(|finding| finding.level <= Level::Note) {

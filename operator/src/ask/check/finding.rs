@@ -5,7 +5,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::facts::Unread;
-use crate::ask::answer::{Colour, CommandOutput, TextOutput};
+use crate::{
+    ask::answer::{Colour, CommandOutput, TextOutput},
+    tools::counted,
+};
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -86,14 +89,10 @@ impl CommandOutput for Report {
             }
         }
         let count = |level| self.findings.iter().filter(|finding| finding.level == level).count();
-        let counted = |level, word| match count(level) {
-            1 => format!("1 {word}"),
-            more => format!("{more} {word}s"),
-        };
         output.line(format!(
             "{}, {}, {} not checked",
-            counted(Level::Error, "error"),
-            counted(Level::Warning, "warning"),
+            counted(count(Level::Error), "error"),
+            counted(count(Level::Warning), "warning"),
             count(Level::Unknown)
         ))
     }

@@ -9,6 +9,7 @@ use super::{
     facts::{Deployed, DryRun, Installation, LeaseState, Registration, Rights},
     finding::{Finding, Level},
 };
+use crate::tools::counted;
 
 /// Oldest version of Kubernetes that the chart supports: major and minor.
 const OLDEST: (u32, u32) = (1, 34);
@@ -43,7 +44,8 @@ fn rights(rights: &Rights) -> Vec<Finding> {
     let Rights { account, namespaces, denied } = rights;
     let subject = format!("ServiceAccount {account}");
     if denied.is_empty() {
-        let message = format!("the controller has its rights in {namespaces} namespaces with FeatureEnvironments");
+        let message =
+            format!("the controller has its rights in {} with FeatureEnvironments", counted(*namespaces, "namespace"));
         return vec![Finding::ok(subject, message)];
     }
     let remedy =

@@ -4,6 +4,7 @@ use super::{
     facts::{Quota, Requesting, Workloads},
     finding::{Finding, Level},
 };
+use crate::tools::counted;
 
 /// Number of pods that a finding names.
 const NAMED: usize = 5;
@@ -52,8 +53,10 @@ pub(super) fn findings(workloads: &Workloads) -> Vec<Finding> {
         }
     }
     if !pods.is_empty() && findings.is_empty() {
-        findings
-            .push(Finding::ok("pods", format!("{} pods ask for flags, and each has a running sidecar", pods.len())));
+        findings.push(Finding::ok(
+            "pods",
+            format!("each that asks for flags has a running sidecar: {}", counted(pods.len(), "pod")),
+        ));
     }
     findings.extend(quotas.iter().filter_map(quota));
     findings.extend(policies.iter().map(|(namespace, name)| {

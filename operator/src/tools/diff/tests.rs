@@ -87,7 +87,7 @@ fn diff_lists_changed_flags_segments_and_identities() {
             "~ flag banner, segment \"pro\": on \"for pros\" -> off \"for pros\"",
             "+ flag new: on \"y\"",
             "- flag old: off \"x\"",
-            "+ segment \"beta\" (2): 1 features",
+            "+ segment \"beta\" (2): 1 feature",
             "~ identities with overrides: 2 -> 3 (2 added, 1 removed, 1 changed)",
         ]
     );

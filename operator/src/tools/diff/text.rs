@@ -1,7 +1,7 @@
 //! Differences as lines of text.
 
 use super::{Change, Differences, FlagChange, FlagState, IdentityChange, Outcome, SegmentChange};
-use crate::tools::shortened;
+use crate::tools::{counted, shortened};
 
 impl Differences {
     /// Describes each difference in one line, which starts with `+` (added), `-` (removed) or `~` (changed).
@@ -75,11 +75,14 @@ fn segment(segment: &SegmentChange) -> Option<String> {
     let sign = sign(*change);
     Some(match (before, after) {
         (Some(before), Some(after)) => format!(
-            "{sign} segment {:?} ({id}): {} features -> {:?}, {} features",
-            before.name, before.overrides, after.name, after.overrides
+            "{sign} segment {:?} ({id}): {} -> {:?}, {}",
+            before.name,
+            counted(before.overrides, "feature"),
+            after.name,
+            counted(after.overrides, "feature")
         ),
         (None, Some(state)) | (Some(state), None) => {
-            format!("{sign} segment {:?} ({id}): {} features", state.name, state.overrides)
+            format!("{sign} segment {:?} ({id}): {}", state.name, counted(state.overrides, "feature"))
         }
         (None, None) => return None,
     })

@@ -25,6 +25,9 @@ const JITTER: f64 = 0.1;
 /// Age at which a full read no longer counts. Every environment that is polled more often than this has a younger one.
 const FORGOTTEN: Duration = Duration::from_secs(1800);
 
+/// Longest time for which the fair rate of a server does not follow new reads.
+const RATE_AGE: Duration = Duration::from_secs(1);
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A full read of a document.
@@ -52,13 +55,15 @@ pub struct ReadBudget(Mutex<Content>);
 
 #[derive(Debug, Default)]
 struct Content {
-    demands: HashMap<Arc<str>, Demand>,
-    rates: HashMap<Origin, f64>,
+    /// Server of each environment, by UID.
+    origins: HashMap<Arc<str>, Origin>,
+    servers: HashMap<Origin, Server>,
+    /// Time of the last removal of old demands.
+    swept: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Demand {
-    origin: Origin,
     /// Share of a minute's budget that one read costs.
     cost: f64,
     /// Cost per minute without a budget.
@@ -66,34 +71,37 @@ struct Demand {
     read_at: Instant,
 }
 
+/// The demands of one server.
+#[derive(Debug)]
+struct Server {
+    /// Demands by the UID of the environment.
+    demands: HashMap<Arc<str>, Demand>,
+    /// Largest cost per minute that one environment may have, of the demands at `computed`.
+    rate: f64,
+    /// Time of the last demand that `rate` was computed from. `None` before the first computation.
+    computed: Option<Instant>,
+    /// Time of the last demand.
+    changed: Instant,
+}
+
 impl ReadBudget {
     /// Records a full read of the environment with this UID, which is polled at this interval.
     pub fn record(&self, uid: &str, read: &FullRead, interval: Duration, now: Instant) {
         let cost = read.cost();
         let rate = cost / minutes(rest_without_budget(interval));
-        let demand = Demand { origin: read.origin.clone(), cost, rate, read_at: now };
-        let mut content = self.0.lock();
-        let Content { demands, rates } = &mut *content;
-        demands.insert(uid.into(), demand);
-        demands.retain(|_, demand| now.duration_since(demand.read_at) < FORGOTTEN);
-        let demanded = demands.values().filter(|demand| demand.origin == read.origin).map(|demand| demand.rate);
-        let rate = fair_rate(&demanded.collect::<Vec<f64>>());
-        rates.insert(read.origin.clone(), rate);
-        // A server without demands keeps its rate until then, which is harmless.
-        if rates.len() > demands.len() {
-            rates.retain(|origin, _| demands.values().any(|demand| demand.origin == *origin));
-        }
+        self.0.lock().insert(uid.into(), &read.origin, Demand { cost, rate, read_at: now });
     }
 
     /// Returns the shortest time between two full reads of the environment.
     #[must_use]
     pub fn rest(&self, uid: &str, interval: Duration) -> Duration {
         let natural = rest_without_budget(interval);
-        let content = self.0.lock();
-        let fair = || {
-            let demand = content.demands.get(uid)?;
-            let rate = content.rates.get(&demand.origin)?;
-            (demand.rate > *rate).then(|| MINUTE.mul_f64((demand.cost / rate).min(minutes(REST_MAX))))
+        let mut content = self.0.lock();
+        let mut fair = || {
+            let server = content.server_of(uid)?;
+            let rate = server.fair_rate();
+            let demand = server.demands.get(uid)?;
+            (demand.rate > rate).then(|| MINUTE.mul_f64((demand.cost / rate).min(minutes(REST_MAX))))
         };
         fair().map_or(natural, |rest| rest.max(natural))
     }
@@ -102,10 +110,57 @@ impl ReadBudget {
     /// the same size, which the environments of a server share equally. Zero if the cost of a read is not known yet.
     #[must_use]
     pub fn webhook_rest(&self, uid: &str) -> Duration {
-        let content = self.0.lock();
-        let Some(demand) = content.demands.get(uid) else { return Duration::ZERO };
-        let sharing = content.demands.values().filter(|other| other.origin == demand.origin).count();
-        MINUTE.mul_f64((demand.cost * sharing as f64).min(minutes(REST_MAX)))
+        let mut content = self.0.lock();
+        let Some(server) = content.server_of(uid) else { return Duration::ZERO };
+        let Some(demand) = server.demands.get(uid) else { return Duration::ZERO };
+        MINUTE.mul_f64((demand.cost * server.demands.len() as f64).min(minutes(REST_MAX)))
+    }
+}
+
+impl Content {
+    fn insert(&mut self, uid: Arc<str>, origin: &Origin, demand: Demand) {
+        let now = demand.read_at;
+        if let Some(former) = self.origins.insert(Arc::clone(&uid), origin.clone()).filter(|former| former != origin)
+            && let Some(server) = self.servers.get_mut(&former)
+        {
+            server.demands.remove(&uid);
+        }
+        let new = || Server { demands: HashMap::new(), rate: f64::INFINITY, computed: None, changed: now };
+        let server = self.servers.entry(origin.clone()).or_insert_with(new);
+        server.demands.insert(uid, demand);
+        server.changed = now;
+        if self.swept.is_none_or(|swept| now.duration_since(swept) >= MINUTE) {
+            self.swept = Some(now);
+            self.sweep(now);
+        }
+    }
+
+    /// Forgets old demands, and servers without demands.
+    fn sweep(&mut self, now: Instant) {
+        for server in self.servers.values_mut() {
+            server.demands.retain(|_, demand| now.duration_since(demand.read_at) < FORGOTTEN);
+        }
+        self.servers.retain(|_, server| !server.demands.is_empty());
+        let is_there = |uid: &Arc<str>, origin: &Origin| {
+            self.servers.get(origin).is_some_and(|server| server.demands.contains_key(uid))
+        };
+        self.origins.retain(|uid, origin| is_there(uid, origin));
+    }
+
+    fn server_of(&mut self, uid: &str) -> Option<&mut Server> {
+        self.servers.get_mut(self.origins.get(uid)?)
+    }
+}
+
+impl Server {
+    /// Returns the fair rate. It follows demands within [`RATE_AGE`]: a computation looks at all of them, so one for each
+    /// demand would take time that grows with the square of their number.
+    fn fair_rate(&mut self) -> f64 {
+        if self.computed.is_none_or(|computed| self.changed.duration_since(computed) >= RATE_AGE) {
+            self.computed = Some(self.changed);
+            self.rate = fair_rate(&self.demands.values().map(|demand| demand.rate).collect::<Vec<f64>>());
+        }
+        self.rate
     }
 }
 
@@ -228,6 +283,21 @@ mod tests {
     }
 
     #[test]
+    fn fair_rate_follows_new_reads_within_a_second() {
+        let budget = ReadBudget::default();
+        let now = Instant::now();
+        let large = read(60 << 20, Duration::ZERO);
+        budget.record("0", &large, INTERVAL, now);
+        assert_eq!(budget.rest("0", INTERVAL), Duration::from_secs(27));
+        for number in 1..100 {
+            budget.record(&number.to_string(), &large, INTERVAL, now + RATE_AGE / 2);
+        }
+        assert_eq!(budget.rest("0", INTERVAL), Duration::from_secs(27), "the rate is not computed for each read");
+        budget.record("100", &large, INTERVAL, now + RATE_AGE);
+        assert_eq!(budget.rest("0", INTERVAL), REST_MAX);
+    }
+
+    #[test]
     fn rest_never_exceeds_ten_minutes_and_old_reads_do_not_count() {
         let budget = ReadBudget::default();
         let now = Instant::now();
@@ -238,11 +308,12 @@ mod tests {
         let later = now + FORGOTTEN;
         budget.record("7", &read(60 << 20, Duration::ZERO), INTERVAL, later);
         assert_eq!(budget.rest("7", INTERVAL), Duration::from_secs(27), "the others are gone");
-        assert_eq!(budget.0.lock().demands.len(), 1);
+        assert_eq!(budget.0.lock().origins.len(), 1);
         for number in 0..3 {
             let origin = format!("https://{number}.test").parse().unwrap();
             budget.record("7", &FullRead { origin, ..read(1, Duration::ZERO) }, INTERVAL, later);
         }
-        assert_eq!(budget.0.lock().rates.len(), 1, "servers without demands are forgotten");
+        budget.record("7", &read(1, Duration::ZERO), INTERVAL, later + MINUTE);
+        assert_eq!(budget.0.lock().servers.len(), 1, "servers without demands are forgotten");
     }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # archives.sh
-# Builds Remora's programs as programs.sh does, and packs each into an image in an archive like those of `docker save`:
-# `kind load image-archive`, `docker load` and `ctr images import` read it. Needs Rust and a C compiler, and neither Go nor a
+# Builds Remora's programs as programs.sh does, and packs each into an image in an archive in the format of `docker save`, which
+# containerd and Docker read. Needs Rust and a C compiler, and neither Go nor a
 # container engine. REMORA_IMAGE_PREFIX and REMORA_IMAGE_TAG (default: dev) name the images.
 set -euo pipefail
 cd "$(dirname "$0")"

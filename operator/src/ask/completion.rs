@@ -37,7 +37,7 @@ const NO_FILES: u8 = 4;
 /// The shell adds no space after the candidate.
 const NO_SPACE: u8 = 2;
 
-/// What an argument names in the cluster.
+/// Kind of the names that an argument takes from the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Environment,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn words_that_mean_nothing_have_no_candidates() {
+    async fn words_that_mean_nothing_are_answered_with_the_directive() {
         for words in [&["nonsense", "x"][..], &["pin", "storefront", "x", "y"], &["--no-such", ""], &[]] {
             let lines = lines(words).await;
             assert_eq!(lines.last().map(String::as_str), Some(":4"), "{words:?}");

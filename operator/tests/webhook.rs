@@ -283,7 +283,11 @@ async fn body_that_is_no_admission_review_is_refused() {
     let mut old = review(&pod("storefront"));
     old["apiVersion"] = json!("admission.k8s.io/v1beta1");
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    // The name becomes a part of the URL of a request: this one would watch all namespaces.
+    let mut watching = review(&pod("storefront"));
+    watching["request"]["namespace"] = json!("?watch=1");
     for body in [
+        watching.to_string(),
         String::new(),
         "null".to_owned(),
         "{".to_owned(),
@@ -297,6 +301,24 @@ async fn body_that_is_no_admission_review_is_refused() {
         assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
         assert!(answer.len() < 300, "{answer}");
     }
+}
+
+#[tokio::test]
+async fn pod_with_very_many_unknown_annotations_gets_few_warnings() {
+    let bench = bench();
+    let mut many = pod("storefront");
+    for number in 0..100_000 {
+        many["metadata"]["annotations"][format!("remora.dev/{number:x}")] = json!("");
+    }
+    let (status, answer) = bench.post(review(&many).to_string()).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(answer.len() < 32 << 10, "{} bytes", answer.len());
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let warnings = answer["response"]["warnings"].as_array().unwrap();
+    assert!(
+        warnings.iter().any(|warning| warning.as_str().unwrap().starts_with("99992 more annotations")),
+        "{warnings:?}"
+    );
 }
 
 #[tokio::test]

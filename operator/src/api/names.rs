@@ -168,6 +168,22 @@ impl fmt::Display for Format {
     }
 }
 
+/// Form of the name of a ConfigMap or Secret: a DNS-1123 subdomain.
+pub const OBJECT_NAME: &str = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$";
+/// Largest length of such a name in bytes.
+const OBJECT_NAME_MAX: usize = 253;
+
+/// True if the text has the form [`OBJECT_NAME`]. Any other text in the path of a request to the API server may make it
+/// another request, for example a list.
+pub fn is_object_name(text: &str) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    bytes.len() <= OBJECT_NAME_MAX
+        && bytes.first().is_some_and(plain)
+        && bytes.last().is_some_and(plain)
+        && bytes.iter().all(|byte| plain(byte) || matches!(byte, b'-' | b'.'))
+}
+
 /// Name of a FeatureEnvironment: a DNS-1123 label of at most [`ENVIRONMENT_MAX`] characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnvironmentName(String);
@@ -265,6 +281,18 @@ impl FromStr for EnvironmentName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn object_name_is_no_other_part_of_url() {
+        for name in ["a", "0", "flags", "a.b-c.d", &"a".repeat(OBJECT_NAME_MAX)] {
+            assert!(is_object_name(name), "{name}");
+        }
+        for name in
+            ["", "?x", "a?watch=1", "a/b", "..", "a.", "-a", "A", "a%2f", "a#b", "ä", &"a".repeat(OBJECT_NAME_MAX + 1)]
+        {
+            assert!(!is_object_name(name), "{name}");
+        }
+    }
 
     #[test]
     fn names_are_dns_labels_of_forty_characters() {

@@ -1,6 +1,8 @@
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use super::names::OBJECT_NAME;
+
 /// Source of the environment document. Exactly one member is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -68,7 +70,7 @@ pub struct Webhook {
 #[serde(rename_all = "camelCase")]
 pub struct SigningSecretRef {
     /// Name of the Secret.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     pub name: String,
     /// Key whose value is the webhook's secret. Default: webhook-secret.
     #[serde(default = "default_webhook_key")]
@@ -123,7 +125,7 @@ pub struct Document {
 #[serde(rename_all = "camelCase")]
 pub struct ObjectKeyRef {
     /// Name of the object.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     pub name: String,
     /// Key whose value is the document, for example `environment.json`.
     #[schemars(length(min = 1, max = 253))]
@@ -135,7 +137,7 @@ pub struct ObjectKeyRef {
 #[serde(rename_all = "camelCase")]
 pub struct SecretKeyRef {
     /// Name of the Secret.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     pub name: String,
     /// Key whose value is the environment key. Default: environment-key.
     #[serde(default = "default_secret_key")]
@@ -152,7 +154,7 @@ fn default_secret_key() -> String {
 #[serde(rename_all = "camelCase")]
 pub struct CaBundleRef {
     /// Name of the ConfigMap.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = OBJECT_NAME))]
     pub config_map_name: String,
     /// Key whose value is the certificates. Default: ca.crt.
     #[serde(default = "default_ca_key")]

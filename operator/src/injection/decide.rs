@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::config::Config;
 use super::{
@@ -14,6 +14,9 @@ use super::{
     quote::quote,
 };
 use crate::api::names::{EnvironmentName, annotation, label, sidecar};
+
+/// Largest number of unknown annotations that warnings name. A pod may have more than a hundred thousand of them.
+const UNKNOWN_MAX: usize = 8;
 
 /// Context of a pod: its namespace, the layouts of the environments, and if the request is a dry run.
 #[derive(Clone, Copy, Debug)]
@@ -177,7 +180,7 @@ fn plan_injection(pod: &Value, context: &PodContext<'_>, config: &Config) -> Res
         Ok(wanted) => wanted,
         Err(reason) => return Ok(Err(reason)),
     };
-    let warnings = annotations::unknown(parts.annotations).map(unknown_annotation).collect();
+    let warnings = unknown_annotations(parts.annotations);
     let layout = |environment: &EnvironmentName| -> Layout {
         context.layouts.and_then(|known| known.get(environment)).copied().unwrap_or_default()
     };
@@ -186,6 +189,17 @@ fn plan_injection(pod: &Value, context: &PodContext<'_>, config: &Config) -> Res
         return Ok(Err(Reason::AlreadyInjected));
     }
     Ok(Ok(plan))
+}
+
+/// Renders warnings about the first [`UNKNOWN_MAX`] unknown annotations, and one about how many others there are.
+fn unknown_annotations(all: &Map<String, Value>) -> Vec<String> {
+    let mut unknown = annotations::unknown(all);
+    let mut warnings: Vec<String> = unknown.by_ref().take(UNKNOWN_MAX).map(unknown_annotation).collect();
+    let others = unknown.count();
+    if others > 0 {
+        warnings.push(format!("{others} more annotations are unknown to Remora and have no effect"));
+    }
+    warnings
 }
 
 /// Renders the warning about an annotation that is most likely misspelt.

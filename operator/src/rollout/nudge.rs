@@ -85,7 +85,10 @@ impl NotListed {
 pub(super) fn is_unnotified(pod: &Injected, revision: &str, published_at: Option<Timestamp>) -> bool {
     match (&pod.notified, pod.created, published_at) {
         (Some(notified), ..) => notified != revision,
-        (None, Some(created), Some(published_at)) => created <= published_at + DELIVERED_AFTER,
+        // Whoever may edit the object can set any time, also one that leaves no room for an addition.
+        (None, Some(created), Some(published_at)) => {
+            published_at.checked_add(DELIVERED_AFTER).map_or(true, |delivered| created <= delivered)
+        }
         (None, ..) => true,
     }
 }
@@ -310,6 +313,16 @@ mod tests {
         let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b", None).await.unwrap();
         assert_eq!(nudged, Nudged { pods: 2, notified: 1, failed: 0 });
         assert_eq!(counts.lock().notified.keys().collect::<Vec<_>>(), ["late"]);
+    }
+
+    #[test]
+    fn any_time_of_publication_is_compared() {
+        let pod = |created| Injected { created: Some(created), notified: None, ..Injected::named("web") };
+        for published_at in [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX] {
+            let is_unnotified = |created| is_unnotified(&pod(created), "r1", Some(published_at));
+            assert!(is_unnotified(published_at));
+            assert_eq!(is_unnotified(Timestamp::MAX), published_at == Timestamp::MAX, "{published_at}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

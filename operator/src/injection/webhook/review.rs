@@ -7,7 +7,7 @@ use json_patch::Patch;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::injection::quote;
+use crate::{api::names::is_object_name, injection::quote};
 
 /// The only version in the registration, and the only one that exists.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -63,6 +63,8 @@ pub(super) enum Unreadable {
     Version { kind: String, api_version: String },
     #[error("request.{field} has {bytes} bytes, but may have {most}")]
     Long { field: &'static str, bytes: usize, most: usize },
+    #[error("request.namespace is {0}, which no namespace can have as its name")]
+    Namespace(String),
 }
 
 impl Request<'_> {
@@ -75,7 +77,10 @@ impl Request<'_> {
             (text.len() > most).then_some(Unreadable::Long { field, bytes: text.len(), most })
         };
         let long = long("uid", &request.uid, LONGEST_UID).or(long("namespace", &request.namespace, LONGEST_NAMESPACE));
-        long.map_or(Ok(request), Err)
+        // The name becomes a part of the URL of a request to the API server.
+        let is_name = request.namespace.is_empty() || is_object_name(&request.namespace);
+        let invalid = (!is_name).then(|| Unreadable::Namespace(quote(&request.namespace)));
+        long.or(invalid).map_or(Ok(request), Err)
     }
 
     /// Returns the text of the object, unchanged.

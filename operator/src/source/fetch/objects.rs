@@ -13,7 +13,10 @@ use tokio::sync::Semaphore;
 
 use super::{error::Error, key::EnvironmentKey};
 use crate::{
-    api::{CaBundleRef, ObjectKeyRef, SecretKeyRef, SigningSecretRef, names::label},
+    api::{
+        CaBundleRef, ObjectKeyRef, SecretKeyRef, SigningSecretRef,
+        names::{is_object_name, label},
+    },
     source::receiver::SigningSecret,
 };
 
@@ -121,6 +124,11 @@ impl Objects {
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let failed = |problem: String| Error::ReadFailed { what: format!("{} {name}", K::kind(&())), problem };
+        // The schema refuses such a name, but an object from before the schema's pattern may have it.
+        if !is_object_name(name) {
+            let problem = "no object can have this name: correct it in spec.source".to_owned();
+            return Err(failed(problem));
+        }
         // The semaphore is never closed. A task that waits here holds no other permit of this semaphore.
         let _place = self.reads.acquire().await;
         match tokio::time::timeout(TIMEOUT, api.get_opt(name)).await {

@@ -18,6 +18,16 @@ impl Cluster {
         self.objects.lock().insert(format!("/api/v1/namespaces/shop/{kind}/{name}"), object);
     }
 
+    /// Copies all objects into another namespace.
+    pub(super) fn copy_to(&self, namespace: &str) {
+        let mut objects = self.objects.lock();
+        let copy = |(path, object): (&String, &Value)| {
+            (path.replace("/namespaces/shop/", &format!("/namespaces/{namespace}/")), object.clone())
+        };
+        let copies: Vec<_> = objects.iter().map(copy).collect();
+        objects.extend(copies);
+    }
+
     /// Adds a Secret with its owner's consent.
     pub(super) fn secret(&self, name: &str, key: &str, value: &str) {
         let labels = json!({"remora.dev/environment-key": "true"});

@@ -94,14 +94,33 @@ async fn documents_in_cluster_reserve_memory_before_they_are_read() {
     let large = environment(SETTLED, &[&"x".repeat(900 << 10)]).to_string();
     scene.cluster.config_map("flags", "7", "environment.json", &large);
     let fetcher = scene.fetcher();
-    let fetch = || async { fetcher.fetch("shop", &from("configMapKeyRef"), &FetchHints::default()).await.unwrap() };
-    let (first, second) = (fetch().await, fetch().await);
+    ["store", "market"].iter().for_each(|namespace| scene.cluster.copy_to(namespace));
+    // A namespace has one document of this part of the budget at one time.
+    let fetch = async |namespace: &'static str| {
+        fetcher.fetch(namespace, &from("configMapKeyRef"), &FetchHints::default()).await.unwrap()
+    };
+    let (first, second) = (fetch("shop").await, fetch("store").await);
+    assert!(matches!((&first, &second), (Fetched::Document(_), Fetched::Document(_))));
     let read = scene.cluster.asked.lock().len();
-    let mut third = std::pin::pin!(fetch());
+    let mut third = std::pin::pin!(fetch("market"));
     let early = tokio::time::timeout(std::time::Duration::from_millis(300), &mut third).await;
     assert!(early.is_err(), "there is room for two");
     assert_eq!(scene.cluster.asked.lock().len(), read, "it was read before there was budget");
     drop(first);
     assert!(matches!(third.await, Fetched::Document(_)));
     drop(second);
+}
+
+/// Regression: the name became a part of the request's URL, so that this one listed all ConfigMaps of the namespace.
+#[tokio::test]
+async fn name_that_no_object_can_have_is_not_asked_for() {
+    let scene = Scene::url("http://upstream.test");
+    let fetcher = scene.fetcher();
+    for name in ["?watch=1", "../secrets/flagsmith", "a#b"] {
+        let mut spec = from("configMapKeyRef");
+        spec.source.document.as_mut().unwrap().config_map_key_ref.as_mut().unwrap().name = name.to_owned();
+        let refused = fetcher.fetch("shop", &spec, &FetchHints::default()).await.unwrap_err();
+        assert!(refused.to_string().contains("correct it in spec.source"), "{refused}");
+    }
+    assert!(scene.cluster.asked.lock().is_empty(), "{:?}", scene.cluster.asked.lock());
 }

@@ -59,6 +59,7 @@ mod schedule;
 mod served;
 mod shared;
 mod state;
+mod under_way;
 mod withdraw;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -76,6 +77,7 @@ use self::{
     environment::Environment,
     shared::Shared,
     state::{States, Uid},
+    under_way::UnderWay,
 };
 use crate::{
     api::FeatureEnvironment,
@@ -103,6 +105,7 @@ pub struct Context {
     reports: Reports,
     metrics: Metrics,
     states: States,
+    under_way: UnderWay,
     streams: Streams,
     observer: Observer,
     lister: PodLister,
@@ -154,6 +157,7 @@ impl Context {
             reports: Reports::new(client, instance),
             metrics,
             states: States::default(),
+            under_way: UnderWay::default(),
         }
     }
 
@@ -190,6 +194,10 @@ pub async fn reconcile(
     }
     context.publisher.ready().await;
     let environment = Environment::new(environment);
+    let _running = match context.under_way.begin(&environment.namespace) {
+        Ok(running) => running,
+        Err(wait) => return Ok(Action::requeue(wait)),
+    };
     let uid = Uid(environment.uid.clone());
     let mut state = match context.states.take(&uid) {
         Some(state) => state,

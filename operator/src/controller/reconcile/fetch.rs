@@ -20,6 +20,12 @@ use crate::{
 /// Least wait for room: other fetches use up a limit. A random part of up to the same time is added.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
 
+/// Least time between two fetches because of edits, of the spec or of an object that the source names, after the first
+/// [`EDITS_AT_ONCE`].
+const EDIT_PACE: Duration = Duration::from_secs(5);
+/// Number of fetches because of edits that follow each other at once. Each comes back after an [`EDIT_PACE`].
+const EDITS_AT_ONCE: u32 = 32;
+
 /// Longest time for which a key is used without another look at its Secret. It is a multiple of the default interval,
 /// so that most polls send no request to the cluster's API server.
 const KEY_REREAD: Duration = Duration::from_secs(300);
@@ -37,6 +43,10 @@ pub(super) struct Provenance {
 pub(super) struct SourceState {
     /// Time of the next fetch. `None` means at once.
     next_fetch: Option<Instant>,
+    /// Time of the last fetch because of an edit, which may be a later one.
+    edit_fetch: Option<Instant>,
+    /// Time at which [`EDITS_AT_ONCE`] fetches are allowed again.
+    edits_free: Option<Instant>,
     /// Number of fetches and compilations that failed in a row.
     failures: u32,
     /// Version of the last document that was compiled.
@@ -75,13 +85,31 @@ impl SourceState {
 
     /// Forgets what belongs to an earlier generation of the spec.
     pub(super) fn start_generation(&mut self) {
-        let Self { expected_bytes, last_document, last_content, .. } = std::mem::take(self);
-        *self = Self { expected_bytes, last_document, last_content, ..Self::default() };
+        let Self { expected_bytes, last_document, last_content, edit_fetch, edits_free, .. } = std::mem::take(self);
+        *self = Self { expected_bytes, last_document, last_content, edit_fetch, edits_free, ..Self::default() };
+        self.next_fetch = Some(self.next_edit_fetch(Instant::now()));
     }
 
-    /// Makes the next fetch unconditional if the trigger asks for that. A stronger trigger may have replaced the one of a
-    /// webhook.
-    pub(super) fn apply_trigger(&mut self, trigger: Option<Trigger>) {
+    /// Returns the time of the fetch because of an edit, and records it. Without a pace, the server would get a request for
+    /// each edit, whatever it answered to the last one.
+    fn next_edit_fetch(&mut self, now: Instant) -> Instant {
+        if let Some(planned) = self.edit_fetch.filter(|planned| *planned > now) {
+            return planned;
+        }
+        let free = self.edits_free.map_or(now, |free| free.max(now));
+        let at = free.checked_sub(EDIT_PACE * (EDITS_AT_ONCE - 1)).map_or(now, |at| at.max(now));
+        self.edits_free = Some(free + EDIT_PACE);
+        self.edit_fetch = Some(at);
+        at
+    }
+
+    /// Makes the next fetch unconditional if the trigger asks for that, and an earlier one if an object was edited. A
+    /// stronger trigger may have replaced the one of a webhook.
+    pub(super) fn apply_trigger(&mut self, trigger: Option<Trigger>, now: Instant) {
+        if trigger == Some(Trigger::ReferenceChanged) {
+            let edit = self.next_edit_fetch(now);
+            self.next_fetch = self.next_fetch.map(|next| next.min(edit));
+        }
         if trigger >= Some(Trigger::FetchWhole) {
             self.needs_whole();
         }
@@ -103,10 +131,11 @@ impl SourceState {
     /// expected, so waiting for the next poll has no purpose.
     pub(super) fn is_due(&self, trigger: Option<Trigger>, is_lost: bool, now: Instant) -> bool {
         let by_trigger = match trigger {
-            Some(Trigger::ReferenceChanged | Trigger::Requested) => true,
+            Some(Trigger::Requested) => true,
             // A stream event does not shorten the back-off of a failing source.
             Some(Trigger::Fetch | Trigger::FetchWhole) => self.failures == 0,
-            Some(Trigger::Report) | None => false,
+            // An edit has set the time of the next fetch.
+            Some(Trigger::ReferenceChanged | Trigger::Report) | None => false,
         };
         let is_lost = is_lost && self.failures == 0;
         by_trigger || is_lost || self.next_fetch.is_none_or(|next| now >= next)

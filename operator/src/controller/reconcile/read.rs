@@ -33,7 +33,7 @@ pub(super) async fn read_if_due(
             trigger = Some(Trigger::Requested);
         }
     }
-    state.source.apply_trigger(trigger);
+    state.source.apply_trigger(trigger, Instant::now());
     let is_lost = state.candidate.newest().is_none()
         && state.candidate.pending_revision().is_none()
         && state.desired.snapshot.is_none()

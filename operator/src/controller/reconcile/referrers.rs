@@ -89,6 +89,10 @@ impl Referrers {
             .known
             .state()
             .into_iter()
+            // The namespaces are compared first, because a cluster may have thousands of environments.
+            .filter(|environment| {
+                environment.0.as_ref().is_ok_and(|found| found.metadata.namespace.as_deref() == Some(&namespace))
+            })
             .filter(|environment| read_by(environment).any(|name| name == read))
             .map(|environment| ObjectRef::new(&environment.name_any()).within(&namespace))
             .collect();

@@ -70,13 +70,17 @@ impl Clients {
     ) -> Result<Client, BadBundle> {
         let key = (purpose, reach, bundle.map(digest), tunnel);
         let now = Instant::now();
-        let mut made = self.made.lock();
-        made.retain(|_, (_, used)| now.saturating_duration_since(*used) < UNUSED);
-        if let Some((client, used)) = made.get_mut(&key) {
-            *used = now;
-            return Ok(client.clone());
+        {
+            let mut made = self.made.lock();
+            made.retain(|_, (_, used)| now.saturating_duration_since(*used) < UNUSED);
+            if let Some((client, used)) = made.get_mut(&key) {
+                *used = now;
+                return Ok(client.clone());
+            }
         }
+        // Without the lock, because this parses all certificates. Of two clients that are built at the same time, one stays.
         let client = self.build(purpose, reach, bundle, key.3.as_ref()).ok_or(BadBundle)?;
+        let mut made = self.made.lock();
         if made.len() >= CLIENTS
             && let Some(oldest) = made.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
         {

@@ -5,16 +5,16 @@
 //! namespace at a server opens for that namespace only, after several HTTP 5xx answers in a row, so a namespace that
 //! can provoke such answers does not affect others. After a pause, one request probes the server.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::origin::Origin;
-use crate::source::back_off::ceiling;
+use crate::{
+    places::{FairPlaces, Place},
+    source::back_off::ceiling,
+};
 
 /// Maximum number of concurrent fetches from all servers.
 const REQUESTS_MAX: usize = 32;
@@ -34,16 +34,16 @@ pub(super) struct RequestLimiter {
     all: Permits,
 }
 
-struct Permits(Arc<Semaphore>);
+struct Permits(FairPlaces);
 
 impl Default for Permits {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(REQUESTS_MAX)))
+        Self(FairPlaces::new(REQUESTS_MAX))
     }
 }
 
 struct Server {
-    permits: Arc<Semaphore>,
+    permits: FairPlaces,
     circuit: Circuit,
     /// Circuits of namespaces that received HTTP 5xx.
     namespaces: HashMap<String, Circuit>,
@@ -52,7 +52,7 @@ struct Server {
 impl Default for Server {
     fn default() -> Self {
         Self {
-            permits: Arc::new(Semaphore::new(REQUESTS_PER_SERVER_MAX)),
+            permits: FairPlaces::new(REQUESTS_PER_SERVER_MAX),
             circuit: Circuit::default(),
             namespaces: HashMap::new(),
         }
@@ -94,7 +94,7 @@ impl Circuit {
 /// Permit to send requests to a server, held while they run.
 #[derive(Debug)]
 pub(super) struct RequestPermit {
-    _permits: [OwnedSemaphorePermit; 2],
+    _permits: [Place; 2],
 }
 
 /// Reason why a request is not admitted.
@@ -132,16 +132,16 @@ impl RequestLimiter {
                 return Err(rejection);
             }
             circuits.iter_mut().flatten().for_each(|circuit| circuit.start_trial());
-            Arc::clone(&server.permits)
+            server.permits.clone()
         };
         // The server's permit comes first, so that no request holds a permit of all servers while it waits for a slow
         // one.
         let permit = async {
-            let one = permits.acquire_owned().await.ok()?;
-            let all = Arc::clone(&self.all.0).acquire_owned().await.ok()?;
-            Some(RequestPermit { _permits: [one, all] })
+            let one = permits.place(namespace).await;
+            let all = self.all.0.place(namespace).await;
+            RequestPermit { _permits: [one, all] }
         };
-        tokio::time::timeout(PERMIT_TIMEOUT, permit).await.ok().flatten().ok_or(Rejection::Busy)
+        tokio::time::timeout(PERMIT_TIMEOUT, permit).await.map_err(|_| Rejection::Busy)
     }
 
     /// Closes the circuits after an answer other than HTTP 5xx.

@@ -4,6 +4,8 @@
 //! A reservation precedes the request, for the size that the document had the last time. If the document turns out
 //! larger, the reservation grows only by bytes that are free at that moment: a fetch never waits while it holds a
 //! reservation. A document that does not fit is dropped, and fetched again with its size known.
+//!
+//! Namespaces take turns: each has one request in the common queue, and none while it holds a large reservation.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,20 +14,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Reservation in bytes for a document of unknown size.
 const UNKNOWN_SIZE: usize = 256 << 10;
-/// Maximum number of reservations of one namespace at one time, from before the request until the document is compiled.
-/// The controller runs more reconciliations than this, so one namespace cannot delay the others.
-const DOCUMENTS_PER_NAMESPACE: usize = 32;
+/// Part of the budget from which a reservation is large: a quarter.
+const LARGE: usize = 4;
 /// Unit of the budget in bytes.
 const UNIT: usize = 1 << 10;
 /// Maximum wait for the budget before the reconciliation gives up its place. Reservations made earlier fetch and
 /// compile meanwhile.
-const RESERVE_TIMEOUT: Duration = Duration::from_secs(30);
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Memory budget for the documents of all environments.
 pub(super) struct MemoryBudget {
     free: Arc<Semaphore>,
     limit: usize,
-    namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
+    /// Turns of the namespaces that wait, or that hold a large reservation.
+    turns: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 /// A reservation in the budget. Dropping it releases its bytes.
@@ -34,32 +36,39 @@ pub struct Reservation {
     free: Arc<Semaphore>,
     limit: usize,
     held: Mutex<OwnedSemaphorePermit>,
-    _permit: OwnedSemaphorePermit,
+    /// Turn of the namespace, if the reservation is large.
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl MemoryBudget {
     /// Creates a budget of `limit` bytes: the maximum size of one document, so that every document fits.
     pub(super) fn new(limit: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(units(limit))), limit, namespaces: Mutex::default() }
+        Self { free: Arc::new(Semaphore::new(units(limit))), limit, turns: Mutex::default() }
     }
 
-    /// Reserves the `expected` bytes and waits up to [`RESERVE_TIMEOUT`] for them. Returns `None` after that time, or at once
-    /// if the namespace already has [`DOCUMENTS_PER_NAMESPACE`] reservations.
+    /// Reserves the `expected` bytes and waits up to [`RESERVE_TIMEOUT`] for them. Returns `None` after that time.
     pub(super) async fn reserve(&self, namespace: &str, expected: Option<usize>) -> Option<Reservation> {
-        let permit = self.permits(namespace).try_acquire_owned().ok()?;
         let wanted = units(expected.unwrap_or(UNKNOWN_SIZE).min(self.limit)).max(1);
-        // The semaphore serves the oldest request first, so a large one does not starve.
-        let taken = Arc::clone(&self.free).acquire_many_owned(u32::try_from(wanted).unwrap_or(u32::MAX));
-        let held = tokio::time::timeout(RESERVE_TIMEOUT, taken).await.ok()?.ok()?;
-        Some(Reservation { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held), _permit: permit })
+        let turn = self.turn(namespace);
+        let reserved = async {
+            let turn = turn.acquire_owned().await.ok()?;
+            // The semaphore serves the oldest request first, so a large one does not starve.
+            let free = Arc::clone(&self.free);
+            let held = free.acquire_many_owned(u32::try_from(wanted).unwrap_or(u32::MAX)).await.ok()?;
+            Some((turn, held))
+        };
+        let (turn, held) = tokio::time::timeout(RESERVE_TIMEOUT, reserved).await.ok()??;
+        // Otherwise the next large document of the namespace would wait ahead of all requests that arrive meanwhile.
+        let is_large = wanted >= units(self.limit) / LARGE;
+        let turn = is_large.then_some(turn);
+        Some(Reservation { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held), _turn: turn })
     }
 
-    fn permits(&self, namespace: &str) -> Arc<Semaphore> {
-        let mut namespaces = self.namespaces.lock();
-        // A semaphore that only the map refers to has no permits in use.
-        namespaces.retain(|_, permits| Arc::strong_count(permits) > 1);
-        let permits = || Arc::new(Semaphore::new(DOCUMENTS_PER_NAMESPACE));
-        Arc::clone(namespaces.entry(namespace.to_owned()).or_insert_with(permits))
+    fn turn(&self, namespace: &str) -> Arc<Semaphore> {
+        let mut turns = self.turns.lock();
+        // A semaphore that only the map refers to is not in use.
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(namespace.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(1))))
     }
 }
 
@@ -145,19 +154,38 @@ mod tests {
         assert_eq!(budget.free.available_permits(), units(LIMIT / 4 * 3), "it never takes more");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn namespace_with_many_large_documents_delays_others_by_one_of_them() {
+        const HOLD: Duration = Duration::from_secs(20);
+        let budget = Arc::new(MemoryBudget::new(LIMIT));
+        let many = (0..32).map(|_| {
+            let budget = Arc::clone(&budget);
+            tokio::spawn(async move {
+                while let Some(_held) = budget.reserve("many", Some(LIMIT)).await {
+                    tokio::time::sleep(HOLD).await;
+                }
+            })
+        });
+        let many: Vec<_> = many.collect();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for (number, bytes) in [1, LIMIT / 8, LIMIT].into_iter().enumerate() {
+            let began = tokio::time::Instant::now();
+            assert!(budget.reserve(&format!("one-{number}"), Some(bytes)).await.is_some());
+            assert!(began.elapsed() <= HOLD, "{bytes} bytes after {:?}", began.elapsed());
+        }
+        many.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
     #[tokio::test]
-    async fn namespace_with_many_documents_leaves_places_to_others() {
+    async fn small_documents_of_a_namespace_are_held_at_one_time_and_forgotten() {
         let budget = MemoryBudget::new(LIMIT);
         let mut held = Vec::new();
-        for _ in 0..DOCUMENTS_PER_NAMESPACE {
+        for number in 0..100 {
             held.push(budget.reserve("many", Some(1)).await.unwrap());
+            held.push(budget.reserve(&format!("n{number}"), Some(1)).await.unwrap());
         }
-        assert!(budget.reserve("many", Some(1)).await.is_none());
-        assert!(budget.reserve("one", Some(1)).await.is_some());
-        held.pop();
-        assert!(budget.reserve("many", Some(1)).await.is_some());
         drop(held);
         drop(budget.reserve("one", Some(1)).await);
-        assert!(budget.namespaces.lock().len() <= 2, "namespaces are not forgotten");
+        assert!(budget.turns.lock().len() <= 2, "namespaces are not forgotten");
     }
 }

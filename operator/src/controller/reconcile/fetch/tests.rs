@@ -37,7 +37,7 @@ fn trigger_of_webhook_or_stronger_one_makes_fetch_unconditional() {
     ] {
         let version = Some(CachedVersion::of_object("7"));
         let mut source = SourceState { version, last_document: Some(now), ..SourceState::default() };
-        source.apply_trigger(trigger);
+        source.apply_trigger(trigger, now);
         assert_eq!(source.hints(true, INTERVAL, now).cached.is_none(), is_whole, "{trigger:?}");
     }
 }
@@ -87,6 +87,7 @@ fn stream_event_does_not_shorten_back_off_of_failing_source() {
     for trigger in [None, Some(Trigger::Report), Some(Trigger::Fetch), Some(Trigger::FetchWhole)] {
         assert!(!source.is_due(trigger, true, now), "{trigger:?}");
     }
+    source.apply_trigger(Some(Trigger::ReferenceChanged), now);
     assert!(source.is_due(Some(Trigger::ReferenceChanged), false, now));
     assert!(source.is_due(Some(Trigger::Requested), false, now));
     source.schedule_next_poll(Duration::from_secs(30));
@@ -94,6 +95,39 @@ fn stream_event_does_not_shorten_back_off_of_failing_source() {
     assert!(!source.is_due(Some(Trigger::Report), false, now) && source.is_due(Some(Trigger::Fetch), false, now));
     assert!(source.is_due(None, true, now), "nothing is published");
     assert!(source.is_due(None, false, now + Duration::from_secs(34)));
+}
+
+#[test]
+fn many_edits_cause_one_fetch_in_each_pace() {
+    let began = Instant::now();
+    let mut source = SourceState::default();
+    let (mut fetches, mut time) = (Vec::new(), Duration::ZERO);
+    while time < 4 * EDIT_PACE {
+        let now = began + time;
+        source.apply_trigger(Some(Trigger::ReferenceChanged), now);
+        if source.is_due(Some(Trigger::ReferenceChanged), false, now) {
+            fetches.push(time);
+            // The server refuses, and asks for a long pause.
+            source.next_fetch = Some(now + Duration::from_secs(900));
+        }
+        time += Duration::from_millis(50);
+    }
+    let (at_once, later) = fetches.split_at(EDITS_AT_ONCE as usize);
+    assert!(at_once.iter().all(|time| *time < EDIT_PACE), "{at_once:?}");
+    assert_eq!(later, [1, 2, 3].map(|number| number * EDIT_PACE));
+}
+
+#[test]
+fn many_generations_cause_one_fetch_in_each_pace() {
+    let mut source = SourceState::default();
+    source.start_generation();
+    assert!(source.is_due(None, false, Instant::now()), "the first edit is fetched at once");
+    for _ in 0..100 {
+        source.failed(Retry::Backoff, INTERVAL);
+        source.start_generation();
+    }
+    let now = Instant::now();
+    assert!(!source.is_due(None, false, now) && source.is_due(None, false, now + EDIT_PACE));
 }
 
 /// Size of the document of each environment, in bytes: 1,000 environments of one server.

@@ -175,7 +175,7 @@ impl Server {
         };
         let admin_port = connections::serve(
             admin,
-            Connections::new(Limits::of(ADMIN_CONNECTIONS, ADMIN_RECEIVE), &state.in_flight),
+            Connections::new(Limits::of(ADMIN_CONNECTIONS, ADMIN_RECEIVE), &state.admin_in_flight),
             move |progress| Admin::new(Arc::clone(&admin_state), progress),
             stopped,
         );

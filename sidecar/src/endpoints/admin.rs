@@ -66,7 +66,7 @@ impl Future for Answering {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Answering { state, progress, parts, ticket } = &mut *self;
         if parts.as_ref().is_some_and(|parts| is_budgeted(parts.uri.path())) {
-            ready!(state.in_flight.answers.poll_capacity(1, ticket, cx));
+            ready!(state.admin_in_flight.answers.poll_capacity(1, ticket, cx));
         }
         let Some(parts) = parts.take() else { return Poll::Pending };
         let mut answer = if parts.method == Method::GET || parts.method == Method::HEAD {

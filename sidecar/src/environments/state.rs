@@ -175,6 +175,7 @@ pub(crate) struct State {
     pub(crate) streams: Streams,
     pub(crate) inflate_slots: InflateSlots,
     pub(crate) in_flight: InFlight,
+    pub(crate) admin_in_flight: InFlight,
     pub(crate) cors: Cors,
     /// File with the key of headers that override flags. `None` if the headers are not read.
     pub(crate) override_key: Option<PathBuf>,
@@ -197,7 +198,8 @@ impl State {
             process: RandomState::new().build_hasher().finish(),
             streams: Streams::default(),
             inflate_slots: InflateSlots::default(),
-            in_flight: InFlight::default(),
+            in_flight: InFlight::of_data(),
+            admin_in_flight: InFlight::of_admin(),
             cors,
             override_key: None,
             started: Instant::now(),

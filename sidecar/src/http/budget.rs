@@ -20,9 +20,11 @@ use crate::log;
 /// Largest size in bytes of all bodies that arrive in several portions, over all connections. A body that arrived in
 /// one portion is answered at once and does not count.
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
-/// Largest size in bytes of the built answers that wait to be fetched, over all connections. Beyond it, no other answer
-/// is begun.
+/// Largest size in bytes of the built answers that wait to be fetched, over all connections of the data port and the
+/// socket. Beyond it, no other answer is begun.
 const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+/// The same for the admin port, which other pods reach: they must not delay the application's answers.
+const MAX_ADMIN_ANSWER_BYTES: usize = 1024 * 1024;
 
 /// Interval between two searches for slow connections while others wait. Rounds are counted instead of time: when the
 /// container is throttled, no connection makes progress, and none must be closed for that.
@@ -32,16 +34,22 @@ const STALLED: u64 = 2;
 /// Number of rounds for which bytes may be in flight. On loopback, a megabyte takes milliseconds.
 const SLOW: u64 = 20;
 
-/// The budgets of a process.
+/// The budgets of the data port and the socket, or of the admin port.
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight {
     pub(crate) bodies: Arc<MemoryBudget>,
     pub(crate) answers: Arc<MemoryBudget>,
 }
 
-impl Default for InFlight {
-    fn default() -> InFlight {
+impl InFlight {
+    /// Creates the budgets of the data port and the socket.
+    pub(crate) fn of_data() -> InFlight {
         InFlight { bodies: MemoryBudget::new(MAX_BODY_BYTES), answers: MemoryBudget::new(MAX_ANSWER_BYTES) }
+    }
+
+    /// Creates the budgets of the admin port.
+    pub(crate) fn of_admin() -> InFlight {
+        InFlight { answers: MemoryBudget::new(MAX_ADMIN_ANSWER_BYTES), ..InFlight::of_data() }
     }
 }
 

@@ -251,7 +251,7 @@ mod tests {
         };
         let limits = Limits { send: Duration::from_secs(1), ..Limits::of(8, Duration::from_secs(10)) };
         let (_stop, stopped) = watch::channel(false);
-        let serving = serve(listener, Connections::new(limits, &InFlight::default()), service, stopped);
+        let serving = serve(listener, Connections::new(limits, &InFlight::of_data()), service, stopped);
         let talking = async {
             let mut silent = tokio::net::UnixStream::connect(&path).await.unwrap();
             silent.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -270,7 +270,7 @@ mod tests {
     /// Creates connections of these addresses in these phases, each for some seconds, in the order of their arrival.
     fn connections(open: &[(u8, Phase, u32)]) -> Connections {
         let limits = Limits::of(open.len(), Duration::from_secs(10));
-        let connections = Connections::new(limits, &InFlight::default());
+        let connections = Connections::new(limits, &InFlight::of_data());
         let mut connections = Rc::into_inner(connections).unwrap().into_inner();
         for (address, phase, seconds) in open {
             connections.clock.store(1000 - seconds, Ordering::Relaxed);

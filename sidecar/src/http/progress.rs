@@ -258,7 +258,7 @@ mod tests {
     fn connection_is_overdue_by_the_limit_of_its_phase() {
         let clock = Arc::new(AtomicU32::new(100));
         let limits = Limits::of(1, Duration::from_secs(10));
-        let progress = Progress::new(&clock, &InFlight::default());
+        let progress = Progress::new(&clock, &InFlight::of_data());
         let overdue_after = |seconds: u32| {
             let start = clock.load(Ordering::Relaxed);
             clock.store(start + seconds, Ordering::Relaxed);

@@ -180,7 +180,7 @@ async fn request_without_body_makes_no_copy() {
 #[tokio::test]
 async fn answer_ends_only_with_the_last_piece_of_the_document() {
     let document = document("a");
-    let progress = Arc::new(Progress::new(&Arc::default(), &InFlight::default()));
+    let progress = Arc::new(Progress::new(&Arc::default(), &InFlight::of_data()));
     for limits in [CopyLimits::with(LONG, || None), CopyLimits::with(LONG, unlimited)] {
         let mut delivery = inflated(&document, &limits);
         progress.answering();

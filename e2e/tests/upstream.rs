@@ -56,7 +56,7 @@ async fn wrong_key_gets_error_of_api() {
         assert_eq!(response.status(), StatusCode::FORBIDDEN);
         assert_eq!(response.text().await.unwrap(), format!(r#"{{"detail":"{detail}"}}"#));
     }
-    upstream.store().set(KEY, Settings { blocked: true, page_size: None }).unwrap();
+    upstream.store().set(KEY, Settings { blocked: true, ..Settings::default() }).unwrap();
     let response = fetch(&client, &upstream).await.unwrap();
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
     assert_eq!(response.text().await.unwrap(), r#"{"detail":"Organisation is disabled from serving flags."}"#);
@@ -166,7 +166,7 @@ async fn silent_changes_are_visible_only_without_condition() {
 #[tokio::test]
 async fn pages_link_to_next_page() {
     let (upstream, client) = upstream().await;
-    upstream.store().set(KEY, Settings { page_size: Some(2), blocked: false }).unwrap();
+    upstream.store().set(KEY, Settings { page_size: Some(2), ..Settings::default() }).unwrap();
     let mut target = "/api/v1/environment-document/".to_owned();
     let mut sizes = Vec::new();
     loop {

@@ -143,7 +143,7 @@ impl SharedUpstream {
         self.control.put(&format!("/environments/{key}/silent-change"), change).await
     }
 
-    /// Sets `{"pageSize":…,"blocked":…}`.
+    /// Sets `{"pageSize":…,"blocked":…,"usesFault":…}`. An absent member gets its default again.
     ///
     /// # Errors
     ///

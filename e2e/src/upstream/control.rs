@@ -8,7 +8,7 @@
 //! | `DELETE /environments/{server key}` | | removes the key |
 //! | `PUT`, `PATCH /environments/{server key}/flags/{feature}` | `{"enabled":…,"value":…}` | changes a flag |
 //! | `PUT /environments/{server key}/silent-change` | `{"kind":…}` | applies a change that does not move `updated_at` |
-//! | `PUT /environments/{server key}/settings` | `{"pageSize":…,"blocked":…}` | sets both |
+//! | `PUT /environments/{server key}/settings` | `{"pageSize":…,"blocked":…,"usesFault":…}` | sets all; an absent member gets its default |
 //! | `PUT /environments/{server key}/faults` | `[{"fault":{"kind":…},"times":…}]` | scripts faults; `[]` ends them |
 //! | `GET /environments/{server key}/uses` | | the uses of flags that clients sent, by name |
 //! | `GET /requests?key={server key}` | | the log of requests |

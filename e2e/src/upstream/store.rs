@@ -49,6 +49,9 @@ pub struct Settings {
     pub page_size: Option<usize>,
     /// True if the environment's organisation is over its plan: requests get 403.
     pub blocked: bool,
+    /// Fault of every request with uses of flags. A fault with a status refuses the uses; any other fault stores them and
+    /// changes the answer.
+    pub uses_fault: Option<Fault>,
 }
 
 struct Environment {
@@ -238,11 +241,19 @@ impl ScenarioStore {
                 let is_named = |(server_key, environment): &(&String, &mut Environment)| {
                     key.is_some_and(|key| key == server_key.as_str() || key == environment.document.client_key())
                 };
-                let answer = match content.environments.iter_mut().find(is_named) {
-                    Some((_, environment)) => add_uses(&mut environment.uses, &head.body),
-                    None => Answer::forbidden("Invalid or missing Environment key"),
-                };
-                (answer, None)
+                match content.environments.iter_mut().find(is_named) {
+                    Some((_, environment)) => {
+                        let fault = environment.settings.uses_fault.clone();
+                        let is_refused = matches!(fault, Some(Fault::Status { .. }));
+                        let answer = if is_refused {
+                            Answer::json(200, "")
+                        } else {
+                            add_uses(&mut environment.uses, &head.body)
+                        };
+                        (answer, fault)
+                    }
+                    None => (Answer::forbidden("Invalid or missing Environment key"), None),
+                }
             }
             (method, DOCUMENT) => {
                 (Answer::json(405, format!(r#"{{"detail":"Method \"{method}\" not allowed."}}"#)), None)

@@ -7,6 +7,7 @@
 )]
 
 mod admission;
+mod analytics;
 mod ask;
 mod bounds;
 mod canary;
@@ -35,4 +36,3 @@ mod start;
 mod streams;
 mod terminating;
 mod termination;
-mod usage;

@@ -28,3 +28,4 @@ mod second_injector;
 mod space;
 mod stopped_leader;
 mod unpullable;
+mod uses;

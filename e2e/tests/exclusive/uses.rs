@@ -1,0 +1,81 @@
+//! Uses of flags when the controller is killed together with a pod: only uses that were not sent before are lost, and
+//! none is sent twice.
+
+use http::Method;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams};
+use remora_e2e::harness::{App, Case, PodPort, SYSTEM, alone_in_namespace, eventually, say, storefront};
+use serde_json::json;
+
+use super::handover::CAP;
+
+/// A flag that the application does not use by itself.
+const FLAG: &str = "banner";
+/// Line of the metrics that counts the sidecars that were read.
+const READ: &str = "remora_usage_readings_total{result=\"Read\"} ";
+
+/// Uses the flag in a pod.
+async fn use_flag(pod: &PodPort, times: u64) -> anyhow::Result<()> {
+    let path = format!("/ofrep/v1/evaluate/flags/{FLAG}");
+    for _ in 0..times {
+        let reply = pod.ask(Method::POST, &path, None, Some(&json!({}))).await?;
+        anyhow::ensure!(reply.status == 200, "{reply:?}");
+    }
+    Ok(())
+}
+
+/// Waits until the leader has read a sidecar.
+async fn read_by_leader(case: &Case) -> anyhow::Result<()> {
+    eventually("the leader reads a sidecar", CAP, async || {
+        let Some(leader) = case.cluster.leader().await? else { return Ok(None) };
+        let ports = case.cluster.operator("controller").await?;
+        let Some(port) = ports.iter().find(|port| port.pod() == leader) else { return Ok(None) };
+        // A controller that was killed a moment ago does not answer.
+        let Ok(metrics) = port.text("/metrics").await else { return Ok(None) };
+        let read = metrics.lines().find_map(|line| line.strip_prefix(READ));
+        Ok(read.filter(|count| *count != "0").map(drop))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn killed_controller_sends_no_use_twice() -> anyhow::Result<()> {
+    alone_in_namespace(async |case| {
+        let key = case.server_key();
+        case.upstream.serve(&key, &storefront(&case.client_key(), 3)).await?;
+        case.secret("flagsmith", &key).await?;
+        let mut source = case.flagsmith();
+        source["flagsmith"]["sendAnalytics"] = json!(true);
+        case.environment("storefront", source).await?;
+        case.condition("storefront", "Ready", "True", None).await?;
+        let stays = case.pod(&App::new("stays").inject("storefront")).await?;
+        let ends = case.pod(&App::new("ends").inject("storefront")).await?;
+        use_flag(&stays, 10).await?;
+        use_flag(&ends, 10).await?;
+
+        let leader = eventually("a replica holds the lease", CAP, async || case.cluster.leader().await).await?;
+        let killed = DeleteParams::default().grace_period(0);
+        let controllers: Api<Pod> = Api::namespaced(case.cluster.client.clone(), SYSTEM);
+        controllers.delete(&leader, &killed).await?;
+        case.api::<Pod>().delete(ends.pod(), &killed).await?;
+        eventually("another controller leads", CAP, async || {
+            Ok(case.cluster.leader().await?.filter(|next| *next != leader))
+        })
+        .await?;
+        read_by_leader(&case).await?;
+
+        // From here on no use is lost: a pod that the new controller has read, and one that started after it.
+        let started = case.pod(&App::new("started").inject("storefront")).await?;
+        use_flag(&stays, 5).await?;
+        use_flag(&started, 7).await?;
+        let sent = eventually("the upstream has the uses since then", 2 * CAP, async || {
+            let uses = case.upstream.uses(&key).await?.get(FLAG).copied().unwrap_or_default();
+            Ok(Some(uses).filter(|uses| *uses >= 12))
+        })
+        .await?;
+        anyhow::ensure!(sent <= 32, "{sent} uses were sent, and 32 were made");
+        say(&format!("with the controller and a pod killed after 20 uses, {sent} of 32 uses were sent; none of the last 12 was lost"));
+        Ok(())
+    })
+    .await
+}

@@ -266,13 +266,13 @@ fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
     match &facts.revision {
         Some(revision) if published.status == "False" => State::yes(
             Reason::LastGood,
-            format!("pods serve revision {revision}; a newer document is not published: {}", published.message),
+            format!("revision {revision} is published; a newer document is not published: {}", published.message),
         ),
         Some(revision) if fetched.status == "False" => State::yes(
             Reason::LastGood,
-            format!("pods serve revision {revision}; the last fetch failed: {}", fetched.message),
+            format!("revision {revision} is published; the last fetch failed: {}", fetched.message),
         ),
-        Some(revision) => State::yes(Reason::Published, format!("pods serve revision {revision}")),
+        Some(revision) => State::yes(Reason::Published, format!("revision {revision} is published")),
         None => {
             let cause = [fetched, published]
                 .into_iter()

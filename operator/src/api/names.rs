@@ -66,8 +66,8 @@ pub mod annotation {
     pub const REVISION: &str = "remora.dev/revision";
     /// On the core object of a core in parts: set of objects that holds the parts, `a` or `b`.
     pub const CORE_SET: &str = "remora.dev/core-set";
-    /// On the core object: time of publication and summary of the document, as JSON. The guard compares the next
-    /// document with it.
+    /// On the core object: time of publication, summary of the document, digests of the files, changed flags, and the earlier
+    /// revisions that are kept, as JSON. The guard compares the next document with the summary.
     pub const RECORD: &str = "remora.dev/record";
     /// On the CustomResourceDefinition: version of Remora that it belongs to.
     pub const VERSION: &str = "remora.dev/version";
@@ -124,7 +124,7 @@ pub mod sidecar {
 
 /// Keys and values of labels.
 pub mod label {
-    /// On all objects that Remora creates.
+    /// On published objects and on the webhook's objects.
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
     /// Value of [`MANAGED_BY`].
     pub const REMORA: &str = "remora";

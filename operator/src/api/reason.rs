@@ -123,7 +123,7 @@ reasons! {
     WriteFailed,
     /// The API server refused a status, or did not answer.
     ReportFailed,
-    /// The API server refused to list the pods to notify, or the pods that need room for a new core.
+    /// The API server refused to list the pods that need room for a new core.
     ListPods,
     /// The API server did not list the pods to notify in time.
     ListPodsTimeout,

@@ -1,7 +1,7 @@
 //! The admission webhook: answers the API server's requests about new pods.
 //!
 //! ```text
-//! HTTPS (listener) ──> AdmissionReview (review) ──> decide, patch (inject) ──> AdmissionReview
+//! HTTPS (listener) ──> AdmissionReview (review) ──> decide and patch (admit) ──> AdmissionReview
 //!                                      │           └ existence and layout of environments (environments) ──> warnings
 //!                                      └ defaults of the namespace (namespaces)
 //! ```

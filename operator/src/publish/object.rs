@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_core_object_has_revision_label() {
+    fn only_core_object_has_revision_annotation() {
         let file = File::new("overrides-00".to_owned(), vec![1]);
         let has_revision = |file: &File| {
             let wanted = Wanted::live(&owner(), file.into(), &Placed::next(&snapshot(), None), None);

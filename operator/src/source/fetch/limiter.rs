@@ -144,7 +144,8 @@ impl RequestLimiter {
         tokio::time::timeout(PERMIT_TIMEOUT, permit).await.map_err(|_| Rejection::Busy)
     }
 
-    /// Closes the circuits after an answer other than HTTP 5xx.
+    /// Closes the circuits after any other outcome: an answer, or a failure that does not show that the server is down, such
+    /// as a certificate that is not trusted.
     pub(super) fn record_answer(&self, origin: &Origin, namespace: &str) {
         if let Some(server) = self.servers.lock().get_mut(origin) {
             server.circuit = Circuit::default();

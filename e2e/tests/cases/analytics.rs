@@ -77,12 +77,18 @@ async fn uses_reach_upstream_once_whatever_fails() -> anyhow::Result<()> {
 
         // The sidecar is killed: its next process counts from zero.
         use_flag(&app, 10).await?;
+        let process = async || {
+            let read: Value = case.port(app.pod(), ADMIN).get("/uses/storefront").await?;
+            anyhow::Ok(read["process"].clone())
+        };
+        let killed = process().await?;
         app.text("/kill?process=remora-sidecar").await?;
-        eventually("the sidecar counts again", CAP, async || {
-            Ok(use_flag(&app, 1).await.ok().map(drop))
+        eventually("the next process of the sidecar answers", CAP, async || {
+            // No process answers for a moment.
+            Ok(process().await.ok().filter(|next| *next != killed).map(drop))
         })
         .await?;
-        use_flag(&app, 9).await?;
+        use_flag(&app, 10).await?;
         let after = counted(&case, &app).await?;
         let kept = received(&case, made + after).await?;
         anyhow::ensure!(kept <= made + 10 + after, "{kept} uses were sent, and {} were made", made + 10 + after);

@@ -33,6 +33,7 @@ mod collect;
 mod compile;
 mod controller;
 mod desired;
+mod documents;
 mod environment;
 mod environment_object;
 mod error;
@@ -59,7 +60,6 @@ mod schedule;
 mod served;
 mod shared;
 mod state;
-mod under_way;
 mod withdraw;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -74,10 +74,10 @@ pub use self::{
     memory::SNAPSHOTS_MAX,
 };
 use self::{
+    documents::DocumentsUnderWay,
     environment::Environment,
     shared::Shared,
     state::{States, Uid},
-    under_way::UnderWay,
 };
 use crate::{
     api::FeatureEnvironment,
@@ -105,7 +105,7 @@ pub struct Context {
     reports: Reports,
     metrics: Metrics,
     states: States,
-    under_way: UnderWay,
+    documents: DocumentsUnderWay,
     streams: Streams,
     observer: Observer,
     lister: PodLister,
@@ -157,7 +157,7 @@ impl Context {
             reports: Reports::new(client, instance),
             metrics,
             states: States::default(),
-            under_way: UnderWay::default(),
+            documents: DocumentsUnderWay::default(),
         }
     }
 
@@ -194,10 +194,6 @@ pub async fn reconcile(
     }
     context.publisher.ready().await;
     let environment = Environment::new(environment);
-    let _running = match context.under_way.begin(&environment.namespace) {
-        Ok(running) => running,
-        Err(wait) => return Ok(Action::requeue(wait)),
-    };
     let uid = Uid(environment.uid.clone());
     let mut state = match context.states.take(&uid) {
         Some(state) => state,

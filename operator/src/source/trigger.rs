@@ -15,7 +15,8 @@ pub enum Trigger {
     /// The source has a new document: the controller fetches without a condition, whatever a conditional request would
     /// answer.
     FetchWhole,
-    /// An object that the source refers to has changed, so a fetch that failed before may succeed now.
+    /// An object that the source refers to has changed, so a fetch that failed before may succeed now. Many such changes in a
+    /// row have a pace.
     ReferenceChanged,
     /// A person requests a fetch now, whatever the result of the last one was.
     Requested,

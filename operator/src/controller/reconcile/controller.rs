@@ -27,7 +27,6 @@ use super::{
     referrers::{Referrers, SeenVersions, WatchedEnvironment, read_by},
     shared::Shared,
     state::Uid,
-    under_way::CONCURRENCY,
 };
 use crate::{
     api::names::label,
@@ -39,6 +38,8 @@ use crate::{
     source::{fetch::Fetcher, receiver::Receiver, trigger::TriggerRequest},
 };
 
+/// Number of reconciliations at one time; most of them wait for a server.
+const CONCURRENCY: u16 = 128;
 /// Time between two removals of the state of deleted environments.
 const SWEEP: Duration = Duration::from_secs(60);
 /// Time between two removals of the streams and pod queries of deleted environments.

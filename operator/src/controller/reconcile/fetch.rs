@@ -43,7 +43,7 @@ pub(super) struct Provenance {
 pub(super) struct SourceState {
     /// Time of the next fetch. `None` means at once.
     next_fetch: Option<Instant>,
-    /// Time of the last fetch because of an edit, which may be a later one.
+    /// Planned time of the last fetch because of an edit. An earlier fetch may have served the edit.
     edit_fetch: Option<Instant>,
     /// Time at which [`EDITS_AT_ONCE`] fetches are allowed again.
     edits_free: Option<Instant>,
@@ -87,7 +87,8 @@ impl SourceState {
     pub(super) fn start_generation(&mut self) {
         let Self { expected_bytes, last_document, last_content, edit_fetch, edits_free, .. } = std::mem::take(self);
         *self = Self { expected_bytes, last_document, last_content, edit_fetch, edits_free, ..Self::default() };
-        self.next_fetch = Some(self.next_edit_fetch(Instant::now()));
+        let now = Instant::now();
+        self.next_fetch = Some(self.next_edit_fetch(now)).filter(|next| *next > now);
     }
 
     /// Returns the time of the fetch because of an edit, and records it. Without a pace, the server would get a request for
@@ -137,7 +138,8 @@ impl SourceState {
             // An edit has set the time of the next fetch.
             Some(Trigger::ReferenceChanged | Trigger::Report) | None => false,
         };
-        let is_lost = is_lost && self.failures == 0;
+        let is_edit_planned = self.edit_fetch.is_some_and(|planned| planned > now);
+        let is_lost = is_lost && self.failures == 0 && !is_edit_planned;
         by_trigger || is_lost || self.next_fetch.is_none_or(|next| now >= next)
     }
 
@@ -205,7 +207,7 @@ impl SourceState {
         }
     }
 
-    fn waits_for_room(&mut self) {
+    pub(super) fn waits_for_room(&mut self) {
         self.delay(ROOM_WAIT.mul_f64(1.0 + fastrand::f64()));
     }
 }

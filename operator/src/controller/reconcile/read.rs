@@ -13,7 +13,14 @@ use super::{
     refresh,
     state::EnvironmentState,
 };
-use crate::{compiler, controller::report::Fetch, source::trigger::Trigger};
+use crate::{
+    compiler,
+    controller::{
+        metrics::{Outcome, Step},
+        report::Fetch,
+    },
+    source::trigger::Trigger,
+};
 
 /// Number of fetches in one reconciliation if the environment changes between two pages of its document.
 const FETCHES: usize = 3;
@@ -41,6 +48,11 @@ pub(super) async fn read_if_due(
     if !state.source.is_due(trigger, is_lost, Instant::now()) {
         return Ok(Fetch::NotDue);
     }
+    let Some(_place) = context.documents.begin(&environment.namespace) else {
+        state.source.waits_for_room();
+        context.metrics.begin(Step::Fetch).end(Outcome::Busy);
+        return Ok(Fetch::NotDue);
+    };
     // Invalid rules are reported before the source is asked; the child process applies the rules.
     compiler::rules(&environment.spec.prune)?;
     for _ in 1..FETCHES {

@@ -82,6 +82,7 @@ impl Clients {
         let client = self.build(purpose, reach, bundle, key.3.as_ref()).ok_or(BadBundle)?;
         let mut made = self.made.lock();
         if made.len() >= CLIENTS
+            && !made.contains_key(&key)
             && let Some(oldest) = made.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone())
         {
             made.remove(&oldest);

@@ -5,7 +5,8 @@
 //! larger, the reservation grows only by bytes that are free at that moment: a fetch never waits while it holds a
 //! reservation. A document that does not fit is dropped, and fetched again with its size known.
 //!
-//! Namespaces take turns: each has one request in the common queue, and none while it holds a large reservation.
+//! Namespaces take turns: each has one request in the common queue, and none while it holds a large reservation. A request
+//! that is not large needs no turn while memory is free.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -37,7 +38,7 @@ pub struct Reservation {
     limit: usize,
     held: Mutex<OwnedSemaphorePermit>,
     /// Turn of the namespace, if the reservation is large.
-    _turn: Option<OwnedSemaphorePermit>,
+    turn: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl MemoryBudget {
@@ -49,19 +50,26 @@ impl MemoryBudget {
     /// Reserves the `expected` bytes and waits up to [`RESERVE_TIMEOUT`] for them. Returns `None` after that time.
     pub(super) async fn reserve(&self, namespace: &str, expected: Option<usize>) -> Option<Reservation> {
         let wanted = units(expected.unwrap_or(UNKNOWN_SIZE).min(self.limit)).max(1);
+        let is_large = wanted >= units(self.limit) / LARGE;
+        let permits = u32::try_from(wanted).unwrap_or(u32::MAX);
+        // This succeeds only if no request waits: the semaphore gives free permits to waiting requests first.
+        if !is_large && let Ok(held) = Arc::clone(&self.free).try_acquire_many_owned(permits) {
+            return Some(self.reservation(held, None));
+        }
         let turn = self.turn(namespace);
         let reserved = async {
             let turn = turn.acquire_owned().await.ok()?;
             // The semaphore serves the oldest request first, so a large one does not starve.
-            let free = Arc::clone(&self.free);
-            let held = free.acquire_many_owned(u32::try_from(wanted).unwrap_or(u32::MAX)).await.ok()?;
+            let held = Arc::clone(&self.free).acquire_many_owned(permits).await.ok()?;
             Some((turn, held))
         };
         let (turn, held) = tokio::time::timeout(RESERVE_TIMEOUT, reserved).await.ok()??;
         // Otherwise the next large document of the namespace would wait ahead of all requests that arrive meanwhile.
-        let is_large = wanted >= units(self.limit) / LARGE;
-        let turn = is_large.then_some(turn);
-        Some(Reservation { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held), _turn: turn })
+        Some(self.reservation(held, is_large.then_some(turn)))
+    }
+
+    fn reservation(&self, held: OwnedSemaphorePermit, turn: Option<OwnedSemaphorePermit>) -> Reservation {
+        Reservation { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held), turn: Mutex::new(turn) }
     }
 
     fn turn(&self, namespace: &str) -> Arc<Semaphore> {
@@ -98,6 +106,9 @@ impl Reservation {
         let mut held = self.held.lock();
         let surplus = held.num_permits().saturating_sub(units(bytes).max(1));
         drop(held.split(surplus));
+        if held.num_permits() < units(self.limit) / LARGE {
+            *self.turn.lock() = None;
+        }
     }
 }
 
@@ -114,6 +125,8 @@ fn units(bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     const LIMIT: usize = 8 << 20;
@@ -174,6 +187,17 @@ mod tests {
             assert!(began.elapsed() <= HOLD, "{bytes} bytes after {:?}", began.elapsed());
         }
         many.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    #[tokio::test]
+    async fn small_document_does_not_wait_for_a_large_one_of_its_namespace_while_memory_is_free() {
+        let budget = MemoryBudget::new(LIMIT);
+        let large = budget.reserve("shop", Some(LIMIT / 2)).await.unwrap();
+        let small = budget.reserve("shop", Some(1)).now_or_never();
+        assert!(small.flatten().is_some());
+        assert!(budget.reserve("shop", Some(LIMIT / 4)).now_or_never().is_none(), "a second large one waits");
+        large.shrink(LIMIT / 8);
+        assert!(budget.reserve("shop", Some(LIMIT / 4)).now_or_never().flatten().is_some());
     }
 
     #[tokio::test]

@@ -126,8 +126,7 @@ impl Objects {
         let failed = |problem: String| Error::ReadFailed { what: format!("{} {name}", K::kind(&())), problem };
         // The schema refuses such a name, but an object from before the schema's pattern may have it.
         if !is_object_name(name) {
-            let problem = "no object can have this name: correct it in spec.source".to_owned();
-            return Err(failed(problem));
+            return Err(Error::InvalidSource("spec.source names an object by a name that no object can have"));
         }
         // The semaphore is never closed. A task that waits here holds no other permit of this semaphore.
         let _place = self.reads.acquire().await;

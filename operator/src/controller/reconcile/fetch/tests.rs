@@ -127,7 +127,10 @@ fn many_generations_cause_one_fetch_in_each_pace() {
         source.start_generation();
     }
     let now = Instant::now();
-    assert!(!source.is_due(None, false, now) && source.is_due(None, false, now + EDIT_PACE));
+    // Without a published snapshot, too.
+    for is_lost in [false, true] {
+        assert!(!source.is_due(None, is_lost, now) && source.is_due(None, is_lost, now + EDIT_PACE));
+    }
 }
 
 /// Size of the document of each environment, in bytes: 1,000 environments of one server.

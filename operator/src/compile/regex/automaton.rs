@@ -58,6 +58,14 @@ fn regular(node: &Node, is_last: bool, budget: &mut StepBudget) -> Option<Hir> {
             )
         }
         Node::Alternate(nodes) => {
+            // A union of sets is made one set after the other.
+            let mut united = 0;
+            for node in nodes {
+                if let Node::Set(class) = node {
+                    united += class.ranges().len();
+                    budget.take(united).ok()?;
+                }
+            }
             Hir::alternation(nodes.iter().map(|node| regular(node, is_last, budget)).collect::<Option<_>>()?)
         }
         Node::Repeat { node, min, max, mode: Mode::Greedy | Mode::Lazy } => {

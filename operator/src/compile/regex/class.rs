@@ -54,6 +54,8 @@ pub(super) fn read(
     }
     let mut classes = ClassUnicode::empty();
     for class in &content.classes {
+        // The union may be smaller than what it is made of.
+        budget.take(classes.ranges().len() + class.ranges().len())?;
         classes.union(class);
     }
     let mut set = ClassUnicode::new(content.written);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use regex_syntax::hir::ClassUnicode;
+use remora_snapshot::backtrack::Case;
 
 /// Part of a pattern.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +25,7 @@ pub(super) enum Node {
     /// Atomic group: matches its node once, without backtracking into it.
     Atomic(Box<Node>),
     /// Matches the text that a group captured. `width` is that group's width.
-    Backreference { group: u32, width: Option<(u64, u64)>, ignore_case: bool },
+    Backreference { group: u32, width: Option<(u64, u64)>, case: Case },
     /// Matches one of two nodes, depending on whether a group has matched.
     Conditional { group: u32, yes: Box<Node>, no: Box<Node> },
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use remora_snapshot::backtrack::Case;
+
 use super::node::{Assertion, Mode, Node};
 use super::source::{Flags, Source, is_blank};
 use super::step_budget::StepBudget;
@@ -94,11 +96,16 @@ struct Parser<'a, 'w> {
 }
 
 impl Parser<'_, '_> {
-    fn alternatives(&mut self, flags: Flags) -> Result<Node, String> {
+    fn enter(&mut self) -> Result<(), String> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(format!("nests groups more than {DEEPEST} deep"));
         }
+        Ok(())
+    }
+
+    fn alternatives(&mut self, flags: Flags) -> Result<Node, String> {
+        self.enter()?;
         let mut branches = vec![self.sequence(flags)?];
         while self.source.take("|") {
             branches.push(self.sequence(flags)?);
@@ -225,7 +232,12 @@ impl Parser<'_, '_> {
         }
         self.check_look_behind(group)?;
         let width = self.widths.get(&group).copied().flatten();
-        Ok(Node::Backreference { group, width, ignore_case: flags.ignore_case })
+        let case = match (flags.ignore_case, flags.ascii) {
+            (false, _) => Case::Exact,
+            (true, false) => Case::Ignored,
+            (true, true) => Case::IgnoredInAscii,
+        };
+        Ok(Node::Backreference { group, width, case })
     }
 
     /// Checks that a group precedes the look-behind that refers to it, if any.
@@ -326,8 +338,10 @@ impl Parser<'_, '_> {
         };
         self.highest_group = self.highest_group.max(group);
         self.check_look_behind(group)?;
+        self.enter()?;
         let yes = Box::new(self.sequence(flags)?);
         let no = Box::new(if self.source.take("|") { self.sequence(flags)? } else { Node::Concat(Vec::new()) });
+        self.depth -= 1;
         match self.source.next() {
             Some(')') => Ok(Node::Conditional { group, yes, no }),
             Some(_) => Err("has a conditional group with more than two branches".to_owned()),

@@ -1,6 +1,6 @@
 //! Compiles a pattern to a program for the snapshot's backtracking engine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use remora_snapshot::backtrack::{self, Instruction, MAX_NESTING, MAX_SLOTS};
@@ -30,6 +30,7 @@ pub(super) fn build(parsed: &Parsed, budget: &mut StepBudget) -> Result<Vec<u8>,
         ranges: Vec::new(),
         sets: BTreeMap::new(),
         slots: (parsed.groups + 1) * 2,
+        starts: HashMap::new(),
         nesting: 0,
         budget,
     };
@@ -50,6 +51,8 @@ struct Builder<'a> {
     /// Start of each set's ranges in `ranges`.
     sets: BTreeMap<&'a [ClassUnicodeRange], u32>,
     slots: u32,
+    /// Slot of each repetition whose part can be empty. Its copies share it: only one of them runs at a time.
+    starts: HashMap<*const Node, u32>,
     nesting: u32,
     budget: &'a mut StepBudget,
 }
@@ -102,8 +105,8 @@ impl<'a> Builder<'a> {
             }
             Node::Look { behind, negated, node } => self.look(node, *behind, *negated),
             Node::Atomic(node) => self.part(Instruction::Atomic, |builder| builder.node(node)),
-            Node::Backreference { group, ignore_case, .. } => {
-                self.push(Instruction::Backreference(group * 2, *ignore_case)).map(drop)
+            Node::Backreference { group, case, .. } => {
+                self.push(Instruction::Backreference(group * 2, *case)).map(drop)
             }
             Node::Conditional { group, yes, no } => {
                 let question = self.push(Instruction::Match)?;
@@ -189,33 +192,59 @@ impl<'a> Builder<'a> {
         }
         let Some(max) = max else {
             let start = self.push(Instruction::Match)?;
-            let (Each::Once(node) | Each::Atomic(node)) = each;
-            self.budget.take(node.size())?;
-            let slot = node.can_be_empty().then(|| {
-                self.slots += 1;
-                self.slots - 1
-            });
-            if let Some(slot) = slot {
-                self.push(Instruction::Save(slot))?;
-            }
-            self.each(each)?;
-            let check = slot.map(|slot| Ok::<_, String>((slot, self.push(Instruction::Match)?))).transpose()?;
+            let slot = self.start_slot(each)?;
+            let check = self.checked(each, slot)?;
             self.push(Instruction::Jump(start as u32))?;
-            if let Some((slot, check)) = check {
-                self.patch(check, Instruction::Advanced(slot, self.next_address()));
-            }
+            self.end_if_empty(check);
             self.patch(start, split(start as u32 + 1, self.next_address()));
             return Ok(());
         };
-        let mut splits = Vec::new();
-        for _ in min..max {
+        let Some(last) = max.checked_sub(1).filter(|last| *last >= min) else { return Ok(()) };
+        // After the last match, the repetition ends in any case.
+        let slot = if last > min { self.start_slot(each)? } else { None };
+        let (mut splits, mut checks) = (Vec::new(), Vec::new());
+        for number in min..max {
             splits.push(self.push(Instruction::Match)?);
-            self.each(each)?;
+            checks.push(self.checked(each, slot.filter(|_| number < last))?);
         }
         for place in splits {
             self.patch(place, split(place as u32 + 1, self.next_address()));
         }
+        checks.into_iter().for_each(|check| self.end_if_empty(check));
         Ok(())
+    }
+
+    /// Returns the slot for the start of each optional match, if a match can be empty.
+    fn start_slot(&mut self, each: Each<'a>) -> Result<Option<u32>, String> {
+        let (Each::Once(node) | Each::Atomic(node)) = each;
+        self.budget.take(node.size())?;
+        if !node.can_be_empty() {
+            return Ok(None);
+        }
+        let slot = *self.starts.entry(std::ptr::from_ref(node)).or_insert_with(|| {
+            self.slots += 1;
+            self.slots - 1
+        });
+        Ok(Some(slot))
+    }
+
+    /// Emits an optional match. Returns the placeholder after it and the slot, if the match can be empty: Python tries no
+    /// further match after an empty one.
+    fn checked(&mut self, each: Each<'a>, slot: Option<u32>) -> Result<Option<(usize, u32)>, String> {
+        let Some(slot) = slot else {
+            self.each(each)?;
+            return Ok(None);
+        };
+        self.push(Instruction::Save(slot))?;
+        self.each(each)?;
+        Ok(Some((self.push(Instruction::Match)?, slot)))
+    }
+
+    /// Lets an empty match end the repetition here.
+    fn end_if_empty(&mut self, check: Option<(usize, u32)>) {
+        if let Some((place, slot)) = check {
+            self.patch(place, Instruction::Advanced(slot, self.next_address()));
+        }
     }
 
     fn look(&mut self, node: &'a Node, behind: bool, negated: bool) -> Result<(), String> {

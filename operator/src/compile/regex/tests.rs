@@ -166,9 +166,25 @@ fn pattern_without_automaton_is_matched_by_backtracking() {
         ("(a)?b(?(1)c|d)", "bd", true),
         ("(a)?b(?(1)c|d)", "abd", false),
         (r"(?i)(a)\1", "aA", true),
+        (r"(?i)(é)\1$", "éÉ", true),
+        (r"(?ai)(a)\1$", "aA", true),
+        (r"(?ai)(é)\1$", "éÉ", false),
+        (r"(?ai)(é)\1$", "éé", true),
+        (r"(?ai)(k)\1$", "k\u{212a}", false),
         (r"(?:a|ab)(?:c|bcd)(d*)$\B|^(?=abcd)abcd", "abcd", true),
         (r"(a*)*\1b", "b", true),
         (r"(?:(a)|b)*\1$", "aba", true),
+        // No further match follows an empty one, and a group that is entered again has not matched.
+        (r"(?:(?(1)a|())){0,2}$", "a", false),
+        (r"(?>(?:|a|aaa){0,2}(?<=aa))aa$", "aaaa", true),
+        (r"(?:((?(1).|\b))){0,2}(?=(?:(\Z)|(b)))", "a", false),
+        (r"(?:x(a(?(1)b|c)))+$", "xacxac", true),
+        (r"(?:x(a(?(1)b|c)))+$", "xacxab", false),
+        (r"(?:(?>|a|b){0,3}c){1,2}(?=$)", "aac", false),
+        (r"(?:(?>|a|b){0,3}c){1,2}(?=$)", "cc", true),
+        (r"(?:(?:|a){0,3}?b){2}(?=c)", "abaabc", true),
+        (r"(?:(?:|a){0,3}b){2}+(?=c)", "abaabc", true),
+        (r"(?:(?:a|)(?:|b){0,2}){0,3}(?=c)", "ababbc", true),
     ] {
         assert_eq!(matches(pattern, text), wanted, "{pattern:?} on {text:?}");
         assert!(!is_automaton(pattern) || pattern == r"\B", "{pattern}");

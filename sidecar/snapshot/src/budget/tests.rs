@@ -16,7 +16,7 @@ use crate::format::layout::{
     Operator, Pattern, PatternPredicate, PercentageRule, READS_FLAG, REJECT, Section, Segment, SegmentBlock,
     SegmentOverride, Slot, Split, TraitName, Variant, Word,
 };
-use crate::regex::backtrack::{self, Instruction as Step};
+use crate::regex::backtrack::{self, Case, Instruction as Step};
 use crate::values::{hash::NameKey, rows::Span};
 use forged::Core;
 
@@ -191,7 +191,7 @@ fn patterns_stay_within_budget() {
         Step::Character('a'),
         Step::Jump(1),
         Step::Save(1),
-        Step::Backreference(0, true),
+        Step::Backreference(0, Case::Ignored),
         Step::End,
         Step::Match,
     ];

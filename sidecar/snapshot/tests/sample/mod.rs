@@ -45,7 +45,7 @@ fn program() -> Pattern {
         Save(1),
         Character('b'),
         Set(0, 1),
-        Backreference(0, false),
+        Backreference(0, backtrack::Case::Exact),
         Match,
     ];
     Pattern::Backtracking(backtrack::write(&code, 2, &[(' ', ' ')]).into())

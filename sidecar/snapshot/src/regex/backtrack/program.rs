@@ -36,9 +36,8 @@ pub enum Instruction {
     Boundary(u32, u32),
     /// Matches where [`Self::Boundary`] does not, and nowhere in an empty text (first row, count).
     NoBoundary(u32, u32),
-    /// Matches the text of a group again (first slot of the group; true: ignoring case, which compares the first
-    /// character of each character's lower-case form).
-    Backreference(u32, bool),
+    /// Matches the text of a group again (first slot of the group, rule of case).
+    Backreference(u32, Case),
     /// Continues if the group has matched, otherwise at the place (first slot of the group, place).
     IfGroup(u32, u32),
     /// Look-ahead: the instructions up to the place must match from here. Continues at the place.
@@ -51,6 +50,35 @@ pub enum Instruction {
     NotBehind(u32, u32),
     /// Atomic group: the instructions up to the place match once, and are not retried.
     Atomic(u32),
+}
+
+/// Rule by which a back-reference compares characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Case {
+    /// Characters are equal.
+    Exact,
+    /// The first characters of their lower-case forms are equal.
+    Ignored,
+    /// Letters of ASCII are equal in either case, and other characters only if they are the same: `(?ai)`.
+    IgnoredInAscii,
+}
+
+impl Case {
+    fn encode(self) -> u32 {
+        match self {
+            Self::Exact => 0,
+            Self::Ignored => 1,
+            Self::IgnoredInAscii => 2,
+        }
+    }
+
+    fn decode(number: u32) -> Self {
+        match number {
+            0 => Self::Exact,
+            2 => Self::IgnoredInAscii,
+            _ => Self::Ignored,
+        }
+    }
 }
 
 impl Instruction {
@@ -70,7 +98,7 @@ impl Instruction {
             Self::LineEnd => (11, 0, 0),
             Self::Boundary(a, b) => (12, a, b),
             Self::NoBoundary(a, b) => (13, a, b),
-            Self::Backreference(a, ignore_case) => (14, a, u32::from(ignore_case)),
+            Self::Backreference(a, case) => (14, a, case.encode()),
             Self::IfGroup(a, b) => (15, a, b),
             Self::Ahead(a) => (16, a, 0),
             Self::NotAhead(a) => (17, a, 0),
@@ -96,7 +124,7 @@ impl Instruction {
             11 => Self::LineEnd,
             12 => Self::Boundary(a, b),
             13 => Self::NoBoundary(a, b),
-            14 => Self::Backreference(a, b != 0),
+            14 => Self::Backreference(a, Case::decode(b)),
             15 => Self::IfGroup(a, b),
             16 => Self::Ahead(a),
             17 => Self::NotAhead(a),
@@ -246,7 +274,7 @@ mod tests {
         let good = write(&[Split(0, 1), Match], 0, &[]);
         assert!(validate(&good).is_ok());
         assert!(validate(good.get(..9).unwrap()).is_err());
-        for bad in [Split(9, 0), Jump(2), Save(0), Set(0, 1), Ahead(0), Backreference(u32::MAX, false)] {
+        for bad in [Split(9, 0), Jump(2), Save(0), Set(0, 1), Ahead(0), Backreference(u32::MAX, super::Case::Exact)] {
             assert!(validate(&write(&[bad, Match], 0, &[])).is_err(), "{bad:?}");
         }
     }

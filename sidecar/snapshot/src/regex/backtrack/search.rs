@@ -1,6 +1,6 @@
 //! The search: runs a program on a text.
 
-use super::program::{Instruction, MAX_SLOTS, Program};
+use super::program::{Case, Instruction, MAX_SLOTS, Program};
 use crate::budget::StepBudget;
 
 /// Maximum number of steps of one search: half of the steps of its request, so that one pattern does not use up the
@@ -188,15 +188,17 @@ impl Search<'_> {
                 self.spend(2 * set_steps(count))?;
                 go_on(!self.text.is_empty() && !self.is_boundary(first, count, at))
             }
-            Instruction::Backreference(slot, ignore_case) => {
+            Instruction::Backreference(slot, case) => {
                 let (start, end) = (self.slot(slot)?, self.slot(slot.saturating_add(1))?);
                 // Case-insensitive characters are compared one by one.
-                self.spend(end.saturating_sub(start) / if ignore_case { 1 } else { A_STEP })?;
-                let length = again(self.text.get(start..end)?, self.text.get(at..)?, ignore_case)?;
+                self.spend(end.saturating_sub(start) / if case == Case::Exact { A_STEP } else { 1 })?;
+                let length = again(self.text.get(start..end)?, self.text.get(at..)?, case)?;
                 Some(Next::Go(place + 1, at + length))
             }
             Instruction::IfGroup(slot, otherwise) => {
-                let has_matched = self.slot(slot).is_some() && self.slot(slot.saturating_add(1)).is_some();
+                // A group that is entered once more has a new start and the end of the pass before: it has not matched.
+                let span = self.slot(slot).zip(self.slot(slot.saturating_add(1)));
+                let has_matched = span.is_some_and(|(start, end)| end >= start);
                 Some(Next::Go(if has_matched { place + 1 } else { otherwise }, at))
             }
             Instruction::Ahead(end) => self.look(place, Some(at), nesting).then_some(Next::Go(end, at)),
@@ -259,14 +261,19 @@ enum Next {
 }
 
 /// Returns the number of bytes of `text` that repeat `what`. `None` if it does not.
-fn again(what: &str, text: &str, ignore_case: bool) -> Option<usize> {
-    if !ignore_case {
+fn again(what: &str, text: &str, case: Case) -> Option<usize> {
+    let lower = |c: char| c.to_lowercase().next();
+    let is_equal = |a: char, b: char| match case {
+        Case::Exact => a == b,
+        Case::Ignored => lower(a) == lower(b),
+        Case::IgnoredInAscii => a.eq_ignore_ascii_case(&b),
+    };
+    if case == Case::Exact {
         return text.starts_with(what).then_some(what.len());
     }
-    let lower = |c: char| c.to_lowercase().next();
     let mut rest = text.chars();
     for wanted in what.chars() {
-        if lower(rest.next()?) != lower(wanted) {
+        if !is_equal(rest.next()?, wanted) {
             return None;
         }
     }
@@ -294,7 +301,7 @@ mod tests {
     fn back_reference_matches_text_of_its_group() {
         // (a+)b\1\Z
         let program =
-            [Save(0), Character('a'), Split(1, 3), Save(1), Character('b'), Backreference(0, false), End, Match];
+            [Save(0), Character('a'), Split(1, 3), Save(1), Character('b'), Backreference(0, Case::Exact), End, Match];
         assert!(run(&program, 2, &[], "aabaa"));
         assert!(!run(&program, 2, &[], "aaba"));
     }
@@ -349,7 +356,7 @@ mod tests {
     fn instruction_over_many_characters_charges_more_steps() {
         let text = "a".repeat(2000);
         // `(a*?)\1$` compares half of the text at once.
-        let whole = [Save(0), Split(4, 2), Character('a'), Jump(1), Save(1), Backreference(0, false), End, Match];
+        let whole = [Save(0), Split(4, 2), Character('a'), Jump(1), Save(1), Backreference(0, Case::Exact), End, Match];
         let (found, steps) = search(&whole, 2, &[], &text);
         assert_eq!(found, Some(true));
         assert!(steps > 1000 * 1000 / 2 / A_STEP as u64, "{steps}");

@@ -85,7 +85,7 @@ impl NotListed {
 pub(super) fn is_unnotified(pod: &Injected, revision: &str, published_at: Option<Timestamp>) -> bool {
     match (&pod.notified, pod.created, published_at) {
         (Some(notified), ..) => notified != revision,
-        // Whoever may edit the object can set any time, also one that leaves no room for an addition.
+        // The time is in an annotation that a user may edit: the sum may be beyond what a timestamp can hold.
         (None, Some(created), Some(published_at)) => {
             published_at.checked_add(DELIVERED_AFTER).map_or(true, |delivered| created <= delivered)
         }

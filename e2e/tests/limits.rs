@@ -21,13 +21,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use remora_e2e::harness::{eventually, say};
+use rustls::pki_types::CertificateDer;
 use serde_json::json;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpSocket;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use cluster::Cluster;
 use program::{Cgroup, Running, chart_limit, free_port, kubeconfig, probe};
@@ -40,6 +45,7 @@ struct Bench {
     webhook: SocketAddr,
     admin: SocketAddr,
     client: reqwest::Client,
+    certificate: CertificateDer<'static>,
     directory: PathBuf,
 }
 
@@ -79,7 +85,8 @@ async fn start() -> anyhow::Result<Bench> {
         .no_proxy()
         .timeout(CAP)
         .build()?;
-    let bench = Bench { running, webhook, admin, client, directory };
+    let certificate = certificate.der().clone();
+    let bench = Bench { running, webhook, admin, client, certificate, directory };
     eventually("the webhook is ready", CAP, async || Ok((bench.probe("/readyz").await? == 200).then_some(()))).await?;
     Ok(bench)
 }
@@ -151,6 +158,43 @@ impl Bench {
         }
         most
     }
+
+    /// Opens connections that each ask for the largest answer, the one about a pod of the most containers, and read it
+    /// too slowly to be done soon, but fast enough not to be cut off. Returns the largest allocated memory in bytes.
+    async fn slow_readers(&mut self, count: usize) -> anyhow::Result<u64> {
+        let pod = POD.replace(r#"[{"name":"a"}]"#, &format!("[{}]", vec![r#"{"name":"a"}"#; 1000].join(",")));
+        let body = review(&pod.replace("MORE", ""));
+        let head = "POST /mutate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ";
+        let request: Bytes = [format!("{head}{}\r\n\r\n", body.len()).as_bytes(), &body].concat().into();
+        let mut readers = JoinSet::new();
+        let mut most = 0;
+        for number in 0..count {
+            let mut stream = self.connect().await?;
+            stream.write_all(&request).await?;
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).await?;
+            assert_eq!(&start, b"HTTP/1.1 200");
+            readers.spawn(async move {
+                let mut some = vec![0; 32 << 10];
+                while stream.read(&mut some).await.is_ok_and(|read| read > 0) {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            });
+            if number % 100 == 99 {
+                self.works().await;
+            }
+            most = most.max(self.allocated());
+        }
+        Ok(most)
+    }
+
+    async fn connect(&self) -> anyhow::Result<TlsStream<TcpStream>> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(self.certificate.clone())?;
+        let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        Ok(connector.connect(SERVER.try_into()?, TcpStream::connect(self.webhook).await?).await?)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,6 +239,10 @@ async fn operator_stays_within_the_charts_memory_and_gives_it_back() -> anyhow::
     bench.works().await;
     say(&format!("120 reviews of 8 MiB at once: at most {} MiB; answers {statuses:?}", mib(most)));
     assert!(statuses.keys().all(|status| [0, 200, 400, 408, 503].contains(status)), "{statuses:?}");
+
+    let most = bench.slow_readers(500).await?;
+    bench.works().await;
+    say(&format!("500 callers that read 32 KiB of their answer each second: at most {} MiB", mib(most)));
 
     // Memory that the allocator retains for reuse counts too: a quarter of the limit is left for it.
     eventually("the memory comes back", CAP, async || {

@@ -1,9 +1,11 @@
 //! Serves HTTP/1.1 to callers that may be slow or hostile, with bounds on connections, bytes and time.
 //!
 //! ```text
-//! accept ──> a slot (slots) ──> TLS handshake ──> head ──> a share of bytes (slots) ──> body ──> router
-//!                │                   time               time        │                      time
-//!                └ full: the address with the most slots loses one  └ full: the address with the most bytes loses a body
+//! accept ──> a slot (slots) ──> TLS handshake ──> head ──> a share of bytes (slots) ──> body ──> router ──> answer
+//!                │                   time               time        │                      time               │
+//!                └ full: the address with the most slots loses one  └ full: the address with the most bytes   │
+//!                                                                     loses a body                            │
+//!                                    too many unread bytes: the address with the most loses a connection      ┘
 //! ```
 //!
 //! The webhook, the admin port and the receiver of Flagsmith's webhooks share this module. It does not offer HTTP/2,
@@ -14,6 +16,7 @@
 //! nothing but hyper.
 
 mod activity;
+mod answer;
 mod connection;
 mod limits;
 mod serve;

@@ -501,6 +501,43 @@ async fn caller_that_does_not_read_its_answer_is_cut_off() {
     running.abort();
 }
 
+/// Each caller reads a few bytes from time to time, so no time limit ends its connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn unread_answers_of_many_callers_are_bounded() {
+    const SIZE: usize = 8 << 20;
+    // Room for four answers, and for the small ones of the other caller.
+    const UNREAD: usize = 4 * SIZE + 1000;
+    let held = Arc::new(());
+    let given = Arc::clone(&held);
+    let answer = move || {
+        let _held = Arc::clone(&given);
+        async move { (Extension(Useful), axum::body::Bytes::from_owner(Answer { text: vec![b'x'; SIZE], _held })) }
+    };
+    let quiet = Duration::from_secs(600);
+    let bounds = Limits { request: quiet, idle: quiet, unread_bytes: UNREAD, ..limits() };
+    let router = Router::new().route("/mutate", post(|body: String| async { body })).route("/slow", post(answer));
+    let (server, trusted) = start_with(bounds, router).await;
+    let answers = || Arc::strong_count(&held) - 2;
+    let mut callers = Vec::new();
+    for number in 0..40_u8 {
+        let stream = connect_from([127, 0, 2, 1 + number % 3], server.address).await.unwrap();
+        let mut stream = tls_over(stream, &trusted).await;
+        stream.write_all(b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        let mut head = [0; 12];
+        timeout(CAP, stream.read_exact(&mut head)).await.unwrap().unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200", "the newest answer is sent");
+        callers.push(stream);
+        let bounded = || async { (answers() <= UNREAD / SIZE).then_some(()) };
+        eventually("answers of slow readers are dropped", bounded).await;
+        assert_eq!(server.ask(&server.client(&trusted)).await.unwrap(), "hello");
+    }
+    assert_eq!(answers(), UNREAD / SIZE, "as many as may be unread are still being sent");
+    // A caller that reads gets all of its answer.
+    let mut rest = vec![0; SIZE];
+    timeout(CAP, callers.pop().unwrap().read_exact(&mut rest)).await.unwrap().unwrap();
+    eventually("a read answer is dropped", || async { (answers() < UNREAD / SIZE).then_some(()) }).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_answered_during_a_flood_of_half_requests() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

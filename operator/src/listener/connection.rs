@@ -1,6 +1,6 @@
 //! Connection, from its handshake to its end.
 
-use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -26,9 +26,14 @@ use tower::ServiceExt;
 use super::{
     Limits, Transport,
     activity::{Activity, TrackedStream},
+    answer::counted,
     limits::Shutdown,
     slots::Slot,
 };
+
+/// Size in bytes of a socket's send buffer, of which Linux makes twice as many. By default it grows to megabytes, which
+/// count as memory of the pod and not as unread bytes.
+const SEND_BUFFER: usize = 32 << 10;
 
 /// Marker of a useful answer, after which the caller's address is known. Handlers add it to the extensions of the
 /// answer.
@@ -62,6 +67,7 @@ impl Connection {
     pub(super) async fn serve(self, stream: TcpStream) -> Result<(), ConnectionError> {
         // Answers are small, and a caller waits for each of them.
         stream.set_nodelay(true)?;
+        rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER).map_err(io::Error::from)?;
         match self.transport.clone() {
             Transport::Plain => self.answer_all(stream).await,
             Transport::Tls(tls) => {
@@ -123,13 +129,15 @@ async fn answer(
     limits: &Limits,
     activity: &Arc<Activity>,
     phases: &watch::Receiver<Shutdown>,
-) -> Result<Response<Body>, Infallible> {
+) -> Result<Response<Body>, axum::Error> {
     let _busy = activity.busy();
     let mut answer = match complete(router, request, slot, limits).await {
         Ok(answer) => answer,
         Err(refusal) => refusal.into_response(),
     };
     slot.answered(answer.extensions_mut().remove::<Useful>().is_some());
+    let (head, body) = answer.into_parts();
+    let mut answer = Response::from_parts(head, counted(body, slot).await?);
     // The header makes the caller connect to another replica next time.
     if *phases.borrow() > Shutdown::Serving {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -38,6 +38,9 @@ pub struct Limits {
     pub small_bytes: usize,
     /// Bytes of all other bodies under way, over all connections. For more, the same happens as for `small_bytes`.
     pub large_bytes: usize,
+    /// Bytes of all answers that callers have not read, over all connections. For more, the address with the most of
+    /// them loses the connection whose answer is the oldest.
+    pub unread_bytes: usize,
     /// Time from the signal to end until the listener takes no more requests. Within it, every node learns that this
     /// replica is not ready. Each answer of that time closes its connection.
     pub linger: Duration,
@@ -67,6 +70,8 @@ impl Limits {
             small_body: 64 << 10,
             small_bytes: 8 << 20,
             large_bytes: 16 << 20,
+            // The answer about a pod of 1,000 containers takes 400 kB.
+            unread_bytes: 16 << 20,
             linger: Duration::from_secs(5),
             drain: Duration::from_secs(10),
         }
@@ -83,6 +88,7 @@ impl Limits {
             small_body: 64 << 10,
             small_bytes: 2 << 20,
             large_bytes: 2 << 20,
+            unread_bytes: 1 << 20,
             linger: Duration::ZERO,
             drain: Duration::from_secs(1),
             ..Limits::webhook()
@@ -101,6 +107,7 @@ impl Limits {
             small_body: 0,
             small_bytes: 0,
             large_bytes: 0,
+            unread_bytes: 16 << 20,
             // The admin port stays open while the other parts end, so it needs no extra time.
             linger: Duration::ZERO,
             drain: Duration::from_secs(1),

@@ -10,6 +10,9 @@
 //! 3. Of the others, it closes a connection of the address with the most. Among the connections of an address, those
 //!    without a useful answer go first, then the one whose last useful answer is oldest.
 //!
+//! Answers that callers do not read are bounded too: when their bytes exceed [`Limits::unread_bytes`], the address with
+//! the most of them loses the connection whose answer is the oldest.
+//!
 //! Each further address costs an attacker a pod. IPv6 addresses count by their /64, because one machine has a whole
 //! /64.
 
@@ -69,6 +72,8 @@ struct Connection {
     stage: Stage,
     /// Reserved bytes for the connection's body.
     bytes: usize,
+    /// Bytes of answers that the caller has not read.
+    unread: usize,
     /// Task of the connection. `None` until the task exists.
     task: Option<AbortHandle>,
 }
@@ -95,6 +100,13 @@ pub(super) struct Slot {
     id: u64,
 }
 
+/// Bytes of an answer, which count as unread until this is dropped.
+pub(super) struct Unread {
+    slots: Arc<Slots>,
+    id: u64,
+    bytes: usize,
+}
+
 impl Slots {
     /// Creates an empty set of slots with these limits.
     pub(super) fn new(limits: Limits) -> Arc<Slots> {
@@ -117,7 +129,8 @@ impl Slots {
     pub(super) fn try_enter(self: &Arc<Self>, caller: Caller) -> Option<Slot> {
         let mut state = self.state.lock();
         let id = state.tick();
-        let connection = Connection { caller, since: id, useful: None, stage: Stage::Waiting, bytes: 0, task: None };
+        let connection =
+            Connection { caller, since: id, useful: None, stage: Stage::Waiting, bytes: 0, unread: 0, task: None };
         state.connections.insert(id, connection);
         if state.connections.len() > self.limits.connections {
             let victim = state.connection_to_close(self.limits.kept).filter(|victim| *victim != id);
@@ -189,6 +202,25 @@ impl Slot {
         }
         drop(state);
         self.slots.changed.notify_waiters();
+    }
+
+    /// Counts the bytes of an answer until the caller has read them. Closes connections, perhaps this one, while all
+    /// callers together leave too many bytes unread. A single answer may be larger.
+    pub(super) fn sending(&self, bytes: usize) -> Unread {
+        let mut state = self.slots.state.lock();
+        if let Some(connection) = state.connections.get_mut(&self.id) {
+            connection.unread += bytes;
+        }
+        state.bound_unread(self.slots.limits.unread_bytes);
+        Unread { slots: Arc::clone(&self.slots), id: self.id, bytes }
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        if let Some(connection) = self.slots.state.lock().connections.get_mut(&self.id) {
+            connection.unread -= self.bytes;
+        }
     }
 }
 
@@ -286,6 +318,24 @@ impl State {
         candidates
             .min_by_key(|(_, held)| (self.is_known(held), Reverse(of(held)), held.since))
             .map(|(victim, _)| victim)
+    }
+
+    /// Closes connections until the answers of those that remain have at most `capacity` unread bytes, or one remains.
+    fn bound_unread(&mut self, capacity: usize) {
+        loop {
+            let unread = || self.connections.iter().filter(|(_, connection)| connection.unread > 0);
+            let mut held = HashMap::<Caller, usize>::new();
+            for (_, connection) in unread() {
+                *held.entry(connection.caller).or_default() += connection.unread;
+            }
+            if held.values().sum::<usize>() <= capacity || unread().nth(1).is_none() {
+                return;
+            }
+            let of = |connection: &Connection| held.get(&connection.caller).copied().unwrap_or_default();
+            let slowest = unread().min_by_key(|(_, connection)| (Reverse(of(connection)), connection.since));
+            let Some(slowest) = slowest.map(|(id, _)| *id) else { return };
+            self.close(slowest);
+        }
     }
 
     fn close(&mut self, id: u64) {

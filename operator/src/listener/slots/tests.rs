@@ -1,7 +1,15 @@
 use super::*;
 
 fn limits() -> Limits {
-    Limits { connections: 8, kept: 4, small_body: 10, small_bytes: 40, large_bytes: 100, ..Limits::webhook() }
+    Limits {
+        connections: 8,
+        kept: 4,
+        small_body: 10,
+        small_bytes: 40,
+        large_bytes: 100,
+        unread_bytes: 1000,
+        ..Limits::webhook()
+    }
 }
 
 fn caller(number: u8) -> Caller {
@@ -141,4 +149,34 @@ fn known_address_takes_bytes_from_unknown_ones_and_never_the_reverse() {
     let next = enter(&slots, 9);
     assert!(!reserve(&next, 10), "all hold as much as it requester for");
     assert!(is_there(&known));
+}
+
+#[test]
+fn address_with_most_unread_bytes_loses_its_oldest_answer() {
+    let slots = Slots::new(limits());
+    let flood: Vec<_> = (0..3).map(|_| enter(&slots, 1)).collect();
+    let mut unread: Vec<_> = flood.iter().map(|slot| slot.sending(300)).collect();
+    let other = enter(&slots, 2);
+    let read = other.sending(100);
+    assert!(flood.iter().all(is_there), "exactly as many bytes as may be unread");
+    let more = other.sending(1);
+    assert!(!is_there(&flood[0]) && flood[1..].iter().all(is_there) && is_there(&other));
+    // An answer that was read leaves room.
+    unread.pop();
+    drop((read, more));
+    let next = enter(&slots, 3);
+    let _next = next.sending(700);
+    assert!(is_there(&flood[1]) && is_there(&next));
+}
+
+#[test]
+fn single_answer_may_be_larger_than_all_may_be() {
+    let slots = Slots::new(limits());
+    let (alone, reads_at_once) = (enter(&slots, 1), enter(&slots, 2));
+    drop(reads_at_once.sending(10));
+    let _sending = alone.sending(5000);
+    assert!(is_there(&alone));
+    let next = enter(&slots, 2);
+    let _sending_next = next.sending(10);
+    assert!(!is_there(&alone) && is_there(&next));
 }

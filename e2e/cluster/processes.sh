@@ -42,6 +42,10 @@ stop() {
       sleep 0.05
     done
     if alive "$1"; then kill -s KILL "$pid" 2>/dev/null || true; fi
+    for _ in {1..100}; do
+      alive "$1" || break
+      sleep 0.05
+    done
   fi
   rm -f "$REMORA_RUN/pid/$1"
 }

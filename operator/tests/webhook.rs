@@ -403,7 +403,7 @@ async fn denial_quotes_long_values_shortened() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn concurrent_requests_are_all_answered() {
     let bench = Arc::new(bench());
     let asked = (0..200).map(|number| {

@@ -33,7 +33,10 @@ pub enum NotYet {
 /// # Errors
 /// No request succeeded in that time. The error is that of the last request that ended in it.
 pub fn probe(admin: SocketAddr) -> Result<(), NotYet> {
-    let until = Instant::now() + TIMEOUT;
+    probe_until(admin, Instant::now() + TIMEOUT)
+}
+
+fn probe_until(admin: SocketAddr, until: Instant) -> Result<(), NotYet> {
     let mut last = None;
     loop {
         let Err(not_yet) = ask(admin, until) else { return Ok(()) };
@@ -107,7 +110,8 @@ mod tests {
     #[test]
     fn probe_repeats_until_the_sidecar_is_ready() {
         let no = "HTTP/1.1 503 Service Unavailable\r\n\r\nno snapshot yet\n";
-        assert!(probe(server(vec![no, no, "HTTP/1.1 200 OK\r\n\r\nok\n"])).is_ok());
+        let admin = server(vec![no, no, "HTTP/1.1 200 OK\r\n\r\nok\n"]);
+        assert!(probe_until(admin, Instant::now() + Duration::from_secs(60)).is_ok());
     }
 
     #[test]
@@ -129,7 +133,8 @@ mod tests {
     #[test]
     fn probe_reports_the_last_refusal() {
         let no = "HTTP/1.1 503 Service Unavailable\r\n\r\nno snapshot yet\n";
-        assert_eq!(probe(server(vec![no; 100])).unwrap_err().to_string(), "no snapshot yet");
+        let until = Instant::now() + Duration::from_secs(4);
+        assert_eq!(probe_until(server(vec![no; 1000]), until).unwrap_err().to_string(), "no snapshot yet");
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert!(matches!(probe(closed), Err(NotYet::Silent(..))));
     }

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use remora_snapshot::{File, write};
 use support::client::{Connection, get};
@@ -39,12 +39,14 @@ fn new_revision_is_served_without_waiting_for_a_poll() {
     let mut volume = directory.volume("shop");
     volume.publish_written(&written(1));
     let server = start(directory.path(), |_| {});
+    let mut late = 0;
     for revision in 2..30 {
         volume.publish_written(&written(revision));
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         await_condition("the revision", || flags(&server) == client_flags(revision));
-        assert!(began.elapsed().as_secs() < 3, "found by the watch, not by looking every few seconds");
+        late += u32::from(began.elapsed().as_secs() >= 1);
     }
+    assert!(late < 14, "{late} of 28 were found by looking every few seconds, and not by the watch");
 }
 
 /// The cache of keys belongs to the revision that is served.
@@ -277,8 +279,8 @@ fn marker_of_a_missing_revision_sets_the_stale_metric() {
     volume.publish([("core", core(&one).as_slice()), ("revision", two.revision.to_string().as_bytes())]);
     server.await_metric(stale, |seconds| seconds > 0.0);
     volume.publish([("core", core(&two).as_slice()), ("revision", two.revision.to_string().as_bytes())]);
+    await_condition("the second revision", || flags(&server) == client_flags(2));
     server.await_metric(stale, |seconds| seconds == 0.0);
-    assert_eq!(flags(&server), client_flags(2));
     // A repeated notification, with another text.
     volume.publish([("core", core(&two).as_slice()), ("revision", format!("{} 2", two.revision).as_bytes())]);
     server.await_metric(&reloads("same"), |count| count >= 1.0);
@@ -331,9 +333,17 @@ fn swaps_under_load_fail_no_request() {
                 }
             });
         }
-        for swap in 1..=swaps {
+        for swap in 1..swaps {
             volume.publish_written(&revisions[swap as usize % 16]);
         }
+        let began = Instant::now();
+        while read.load(Ordering::Relaxed) <= u64::from(swaps) / 10 && began.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // Some file systems count time in steps of several milliseconds. A directory that is made in the same step as
+        // the last but one may have its inode, and cannot be told from it.
+        std::thread::sleep(Duration::from_millis(20));
+        volume.publish_written(&revisions[swaps as usize % 16]);
         done.store(true, Ordering::Relaxed);
     });
     await_condition("the last revision", || flags(&server) == answers[swaps as usize % 16]);
@@ -345,7 +355,7 @@ fn swaps_under_load_fail_no_request() {
     for result in ["refused", "part_refused", "unreadable"] {
         assert_eq!(server.metric(&reloads(result)), Some(0.0), "{result}");
     }
-    assert!(read.load(Ordering::Relaxed) > u64::from(swaps) / 10);
+    assert!(read.load(Ordering::Relaxed) > u64::from(swaps) / 10, "{line}");
 }
 
 /// A sparse file of any size takes no space on disk. Copying it would take all memory, and very long.

@@ -17,6 +17,9 @@ use support::volume::Directory;
 const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 const IDENTITIES: &str = "/api/v1/identities/";
 
+/// Longest time of an end. A server that waits for its clients would never end; a busy machine takes a second more.
+const SOON: Duration = Duration::from_secs(10);
+
 fn serving() -> (Directory, Running) {
     let directory = Directory::new();
     directory.volume("shop").publish_written(&written(1));
@@ -170,15 +173,15 @@ fn connection_beyond_the_limit_evicts_the_longest_idle_one() {
 fn slow_client_delays_no_other_and_is_closed() {
     let (_directory, server) = serving();
     let mut slow = Connection::open(server.data);
+    let began = Instant::now();
     slow.send(b"GET /api/v1/flags/ HTT").unwrap();
     let mut drip = Connection::open(server.data);
     drip.send(&request("POST", IDENTITIES, &[CLIENT[0], ("content-length", "100")], None)).unwrap();
-    let began = Instant::now();
     still_good(&server);
     assert!(slow.receive(false).is_none(), "closed");
     assert!(drip.send(b" ").is_err() || drip.receive(false).is_none(), "closed");
     let waited = began.elapsed();
-    assert!(waited > Duration::from_secs(9) && waited < Duration::from_secs(20), "{waited:?}");
+    assert!(waited > Duration::from_secs(9) && waited < Duration::from_secs(28), "{waited:?}");
     still_good(&server);
 }
 
@@ -189,17 +192,16 @@ fn shutdown_is_quick_and_loses_no_answer() {
     idle.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap();
     let mut busy = Connection::open(server.data);
     let body = b"{\"identifier\":\"x\"}";
-    let half = request("POST", IDENTITIES, &CLIENT, Some(body));
-    busy.send(&half[..half.len() - 5]).unwrap();
-    // Waits until the server has read the first half.
-    std::thread::sleep(Duration::from_millis(50));
+    let expecting = [CLIENT[0], ("expect", "100-continue"), ("content-length", "18")];
+    busy.send(&request("POST", IDENTITIES, &expecting, None)).unwrap();
+    assert_eq!(busy.receive(true).map(|answer| answer.status), Some(100), "the server has read the head");
     let data = server.data;
     let ending = std::thread::spawn(move || server.stop());
     await_condition("no new connections", || std::net::TcpStream::connect(data).is_err());
-    busy.send(&half[half.len() - 5..]).unwrap();
+    busy.send(body).unwrap();
     let answer = busy.receive(false).unwrap();
     assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
-    assert!(ending.join().unwrap() < Duration::from_secs(1));
+    assert!(ending.join().unwrap() < SOON);
     assert!(idle.receive(false).is_none());
 }
 
@@ -209,16 +211,17 @@ fn shutdown_with_an_unfinished_request_is_quick() {
     let mut stuck = Connection::open(server.data);
     stuck.send(b"GET /api/v1/flags/ HTTP/1.1\r\n").unwrap();
     std::thread::sleep(Duration::from_millis(50));
-    assert!(server.stop() < Duration::from_secs(1));
+    assert!(server.stop() < SOON);
 }
 
 #[test]
 fn startup_waits_for_data_up_to_its_timeout() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");
+    let waiting = start(directory.path(), |options| options.startup_timeout = Duration::from_secs(600));
+    assert_eq!(get(waiting.admin, "/healthz", &[]).status, 200);
+    assert_eq!(get(waiting.admin, "/startupz", &[]).status, 503);
     let server = start(directory.path(), |options| options.startup_timeout = Duration::from_millis(300));
-    assert_eq!(get(server.admin, "/healthz", &[]).status, 200);
-    assert_eq!(get(server.admin, "/startupz", &[]).status, 503);
     await_condition("the startup timeout", || get(server.admin, "/startupz", &[]).status == 200);
     assert_eq!(get(server.admin, "/readyz", &[]).status, 503);
     volume.publish_written(&written(1));
@@ -313,5 +316,5 @@ fn program_ends_on_sigterm() {
     let id = program.id().to_string();
     assert!(Command::new("kill").arg(&id).status().unwrap().success());
     assert!(program.wait().unwrap().success());
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }

@@ -194,7 +194,9 @@ fn program_started_in_the_middle_of_a_change_serves_the_revision_before() {
     await_condition("the parts are found to be incomplete", || incomplete(&first));
     assert_eq!(revision_of(&first), named(&one));
 
-    let second = Program::start(sidecar(directory.path()));
+    let mut command = sidecar(directory.path());
+    command.args(["--await", "10m"]);
+    let second = Program::start(command);
     assert_eq!(revision_of(&second), named(&one));
     assert!(incomplete(&second));
     assert_eq!(get(second.admin, "/readyz", &[]).status, 200);

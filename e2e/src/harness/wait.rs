@@ -14,7 +14,7 @@ pub(super) const CAP: Duration = Duration::from_secs(180);
 /// Interval between two checks of something that cannot be watched, such as a program's own port.
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// Watches the object until it satisfies `condition`, and returns it.
+/// Watches the object until it satisfies `condition`, and returns it. A watch that fails is repeated.
 ///
 /// # Errors
 ///
@@ -29,9 +29,17 @@ pub async fn until<K>(
 where
     K: kube::Resource + Clone + Debug + DeserializeOwned + serde::Serialize + Send + 'static,
 {
-    let holds = await_condition(api.clone(), name, |object: Option<&K>| object.is_some_and(&condition));
-    if let Ok(outcome) = tokio::time::timeout(cap, holds).await {
-        return outcome?.with_context(|| format!("{name} vanished while waiting until {what}"));
+    let holds = async {
+        loop {
+            let watch = await_condition(api.clone(), name, |object: Option<&K>| object.is_some_and(&condition));
+            match watch.await {
+                Ok(object) => return object,
+                Err(_) => tokio::time::sleep(BETWEEN).await,
+            }
+        }
+    };
+    if let Ok(object) = tokio::time::timeout(cap, holds).await {
+        return object.with_context(|| format!("{name} vanished while waiting until {what}"));
     }
     let last = match api.get_opt(name).await? {
         Some(object) => {

@@ -143,7 +143,7 @@ impl App {
                 "annotations": self.annotations.iter().map(|(key, value)| (key.clone(), json!(value))).collect::<serde_json::Map<_, _>>(),
             },
             "spec": {
-                "terminationGracePeriodSeconds": 5,
+                "terminationGracePeriodSeconds": if self.linger_millis == 0 { 5 } else { 30 },
                 "shareProcessNamespace": self.sees_processes,
                 "securityContext": pod_security,
                 "containers": [container],

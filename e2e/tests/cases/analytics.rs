@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 /// Port of a sidecar that the controller reads.
 const ADMIN: u16 = 4778;
-/// The controller reads once a minute, and waits for up to two minutes after a second failure.
-const CAP: Duration = Duration::from_secs(300);
+/// The controller reads once a minute, and waits for up to two minutes after a second failure, four after a third.
+const CAP: Duration = Duration::from_secs(600);
 /// A flag that the application does not use by itself.
 const FLAG: &str = "banner";
 const ANALYTICS: &str = "/api/v1/analytics/flags/";

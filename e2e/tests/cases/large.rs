@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 /// Number of identities with values of 18 kB each: 9 MB in total, which take sixteen objects.
 const MANY: usize = 500;
 const CAP: Duration = Duration::from_secs(120);
+/// Longest wait for the status of the pods. The controller asks a pod that is silent on a busy machine again after five
+/// minutes.
+const ASKED_AGAIN: Duration = Duration::from_secs(400);
 
 /// Returns the storefront document with a distinct value for each of this many identities.
 fn laden(case: &Case, identities: usize) -> Value {
@@ -97,7 +100,8 @@ async fn overrides_that_outgrow_volume_need_restart() -> anyhow::Result<()> {
             pods["behind"] == 1
                 && problem.contains("1 pod (before): the volume names fewer than the 16 published overrides objects")
         };
-        until(&case.environments(), "storefront", "it is said which pod has to be restarted", CAP, told).await?;
+        until(&case.environments(), "storefront", "it is said which pod has to be restarted", ASKED_AGAIN, told)
+            .await?;
         // The pod keeps everything that it had.
         for number in 0..3 {
             let reply = before
@@ -168,7 +172,8 @@ async fn pod_without_room_for_update_is_reported() -> anyhow::Result<()> {
             let problem = pods["problem"].as_str().unwrap_or_default();
             pods["behind"] == 1 && problem.contains("1 pod (cramped): the memory limits leave")
         };
-        until(&case.environments(), "storefront", "it is said which pod cannot follow, and why", CAP, told).await?;
+        until(&case.environments(), "storefront", "it is said which pod cannot follow, and why", ASKED_AGAIN, told)
+            .await?;
         let pod = case.api::<Pod>().get_metadata(cramped.pod()).await?;
         let annotations = pod.metadata.annotations.unwrap_or_default();
         let told = annotations.get("remora.dev/revision.storefront").cloned().unwrap_or_default();
@@ -178,18 +183,24 @@ async fn pod_without_room_for_update_is_reported() -> anyhow::Result<()> {
             r#"remora_environment_pods{{namespace="{}",environment="storefront",state="behind"}} 1"#,
             case.namespace
         );
-        let mut found = false;
-        for pod in &metrics {
-            found |= pod.text("/metrics").await?.lines().any(|line| line == series);
-        }
-        anyhow::ensure!(found, "no metric says {series}");
+        eventually(&format!("a metric says {series}"), CAP, async || {
+            for pod in &metrics {
+                if pod.text("/metrics").await?.lines().any(|line| line == series) {
+                    return Ok(Some(()));
+                }
+            }
+            Ok(None)
+        })
+        .await?;
         let events: kube::Api<k8s_openapi::api::events::v1::Event> = case.api();
-        let all = events.list(&ListParams::default()).await?;
-        let event = all.items.into_iter().find(|event| event.reason.as_deref() == Some("PodsBehind"));
-        anyhow::ensure!(event.is_some(), "no Event PodsBehind");
+        let event = eventually("there is an Event PodsBehind", CAP, async || {
+            let all = events.list(&ListParams::default()).await?;
+            Ok(all.items.into_iter().find(|event| event.reason.as_deref() == Some("PodsBehind")))
+        })
+        .await?;
         let history: remora_e2e::app::History = cramped.get("/watch").await?;
         anyhow::ensure!(history.failed == 0, "{history:?}");
-        say(&format!("a pod without room: {}", event.and_then(|event| event.note).unwrap_or_default()));
+        say(&format!("a pod without room: {}", event.note.unwrap_or_default()));
         Ok(())
     })
     .await

@@ -19,7 +19,7 @@ async fn terminating_pod_answers_requests_until_its_end() -> anyhow::Result<()> 
             let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
             status.state.as_ref()?.terminated.clone()
         };
-        let cap = Duration::from_secs(30);
+        let cap = Duration::from_secs(180);
         let pod =
             until(&api, "leaving", "the application's end is in the status", cap, |pod| ended(pod).is_some()).await?;
         let ended = ended(&pod).unwrap_or_default();

@@ -53,7 +53,7 @@ async fn killed_controller_sends_no_use_twice() -> anyhow::Result<()> {
         use_flag(&stays, 10).await?;
         use_flag(&ends, 10).await?;
         let sent = async || anyhow::Ok(case.upstream.uses(&key).await?.get(FLAG).copied().unwrap_or_default());
-        eventually("the upstream has the uses", 2 * CAP, async || Ok((sent().await? == 20).then_some(()))).await?;
+        eventually("the upstream has the uses", 4 * CAP, async || Ok((sent().await? == 20).then_some(()))).await?;
         // These are lost, unless the controller reads them in the moment before it is killed.
         use_flag(&ends, 3).await?;
 
@@ -73,7 +73,7 @@ async fn killed_controller_sends_no_use_twice() -> anyhow::Result<()> {
         use_flag(&stays, 5).await?;
         use_flag(&started, 7).await?;
         // A controller that counted the pod that stays from zero would have sent its ten uses a second time by now.
-        let sent = eventually("the upstream has the uses since then", 2 * CAP, async || {
+        let sent = eventually("the upstream has the uses since then", 4 * CAP, async || {
             Ok(Some(sent().await?).filter(|sent| *sent >= 32))
         })
         .await?;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
+    time::Instant,
 };
 
 use super::{
@@ -25,13 +26,13 @@ const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Runs the operator as its schedule says, for this time on the clock. Returns the calls with the time of each.
 async fn scheduled(operator: &mut Operator, object: &Value, time: Duration) -> Vec<(Duration, String)> {
-    let (mut now, mut calls) = (Duration::ZERO, Vec::new());
-    while now < time {
+    let (began, mut calls) = (Instant::now(), Vec::new());
+    while began.elapsed() < time {
+        let now = began.elapsed();
         let (action, made) = operator.turn(object.clone()).await;
         calls.extend(made.into_iter().map(|call| (now, call)));
         let wait = wait(&action);
         assert!(wait >= Duration::from_millis(100), "the operator does not rest: {wait:?}");
-        now += wait;
         pass(wait).await;
     }
     calls

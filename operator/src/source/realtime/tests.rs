@@ -113,7 +113,7 @@ async fn newer_event_requests_fetch_without_condition() {
 
 #[tokio::test]
 async fn ended_or_silent_stream_is_reopened() {
-    let mut scene = Scene::new(Duration::from_millis(300)).await;
+    let mut scene = Scene::new(Duration::from_secs(3)).await;
     scene.keep("storefront", 100);
     drop(scene.accept().await);
     assert_eq!(scene.triggered().await, Trigger::Fetch);

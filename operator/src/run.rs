@@ -68,14 +68,14 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     let webhook = arguments.webhook().map(|options| {
         let (ready, gate) = watch::channel(false);
         gates.push(("webhook", gate));
-        let metrics = metrics.registry(webhook::Metrics::register);
+        let metrics = metrics.register_part(webhook::Metrics::register);
         webhook::run(client.clone(), options, metrics, ready, stopping.clone())
     });
     let (since, works_since) = watch::channel(None);
     let self_check = arguments.self_check.then(|| {
         let (ready, gate) = watch::channel(false);
         gates.push(("injection", gate));
-        let metrics = metrics.registry(self_check::Metrics::register);
+        let metrics = metrics.register_part(self_check::Metrics::register);
         SelfCheck::new(client.clone(), &arguments.namespace, metrics, ready, since)
     });
     let admin = admin::serve(arguments.admin_listen, metrics.clone(), gates, stopping.clone());
@@ -183,14 +183,14 @@ async fn controller(
         memory: Memory::for_long(arguments.max_snapshot_bytes),
         instance: Some(instance.clone()),
     };
-    metrics.leads(true);
-    hooks.leads(true);
+    metrics.set_leading(true);
+    hooks.set_leading(true);
     let mut drained = stopping.clone();
     let auditor = Auditor::new(
         fenced,
         arguments.auditor(),
         Some(instance),
-        metrics.registry(auditor::Metrics::register),
+        metrics.register_part(auditor::Metrics::register),
         works_since,
     );
     let drain_timeout = async {
@@ -203,8 +203,8 @@ async fn controller(
         lost = election.keep() => return Err(lost.into()),
         () = drain_timeout => tracing::warn!("aborted reconciliations that did not finish within {} s", DRAIN.as_secs()),
     }
-    metrics.leads(false);
-    hooks.leads(false);
+    metrics.set_leading(false);
+    hooks.set_leading(false);
     election.release().await;
     Ok(())
 }

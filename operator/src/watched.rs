@@ -87,7 +87,7 @@ impl<K: Resource, V: PartialEq> Feed<K, V> {
                 Touched::default()
             }
             Event::InitApply(object) => {
-                self.content.write().is_news(object);
+                self.content.write().catch_up(object);
                 self.listed.put(place(object), version(object), (self.views)(object));
                 Touched::default()
             }

@@ -139,7 +139,7 @@ impl Operator {
         let metrics = Metrics::default();
         let sidecars = SidecarClient::new().unwrap();
         let receiver = Receiver::default();
-        receiver.leads(true);
+        receiver.set_leading(true);
         let deps = Deps {
             fetcher: Arc::new(fetcher),
             compiler: Arc::new(compiler),

@@ -59,7 +59,7 @@ fn families(exposition: &str) -> BTreeSet<String> {
 /// output is read, which has all of them.
 fn of_operator() -> BTreeSet<String> {
     let metrics = Metrics::default();
-    let registered = metrics.registry(|registry| {
+    let registered = metrics.register_part(|registry| {
         let _ = webhook::Metrics::register(registry);
         let _ = self_check::Metrics::register(registry);
         let _ = auditor::Metrics::register(registry);

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 /// Longest wait for an answer: a busy machine may give a container no time for seconds.
 const LONGEST: Duration = Duration::from_secs(30);
 /// Longest wait for an event: a kubelet may take this long to update a pod's volume.
-const LONGEST_SILENCE: Duration = Duration::from_secs(120);
+const LONGEST_SILENCE: Duration = Duration::from_secs(300);
 
 /// Answer to one request.
 #[derive(Clone, Debug, Deserialize, Serialize)]

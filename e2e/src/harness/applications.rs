@@ -165,8 +165,8 @@ impl Case {
         what: &str,
         condition: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Timestamp> {
-        // The kubelet takes 60 to 90 seconds to update a volume without a pod notification; the limit is longer.
-        let cap = Duration::from_secs(120);
+        // The kubelet takes 60 to 95 seconds to update a volume without a pod notification, and may need a second try.
+        let cap = Duration::from_secs(300);
         let seen = eventually(what, cap, async || {
             let history: crate::app::History = app.get("/watch").await?;
             let last = history.changes.last().context("no answer yet")?;

@@ -144,6 +144,20 @@ impl PodPort {
         self.ask_with(method, path, &headers, body).await
     }
 
+    /// Lets the application evaluate a flag this many times.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the application does not receive each answer.
+    pub async fn use_flag(&self, flag: &str, times: u64) -> anyhow::Result<()> {
+        let path = format!("/ofrep/v1/evaluate/flags/{flag}");
+        for _ in 0..times {
+            let reply = self.ask(Method::POST, &path, None, Some(&serde_json::json!({}))).await?;
+            anyhow::ensure!(reply.status == 200, "{reply:?}");
+        }
+        Ok(())
+    }
+
     /// Asks the application to send a request with these headers, as [`PodPort::ask`] does. The application sends only
     /// headers that it knows.
     ///

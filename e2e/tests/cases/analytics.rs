@@ -3,27 +3,16 @@
 
 use std::time::Duration;
 
-use http::Method;
 use remora_e2e::harness::{App, Case, PodPort, eventually, say, storefront, with_namespace};
 use serde_json::{Value, json};
 
 /// Port of a sidecar that the controller reads.
 const ADMIN: u16 = 4778;
 /// The controller reads once a minute, and waits for up to two minutes after a second failure, four after a third.
-const CAP: Duration = Duration::from_secs(600);
+const CAP: Duration = Duration::from_secs(900);
 /// A flag that the application does not use by itself.
 const FLAG: &str = "banner";
 const ANALYTICS: &str = "/api/v1/analytics/flags/";
-
-/// Uses the flag in a pod.
-async fn use_flag(pod: &PodPort, times: u64) -> anyhow::Result<()> {
-    let path = format!("/ofrep/v1/evaluate/flags/{FLAG}");
-    for _ in 0..times {
-        let reply = pod.ask(Method::POST, &path, None, Some(&json!({}))).await?;
-        anyhow::ensure!(reply.status == 200, "{reply:?}");
-    }
-    Ok(())
-}
 
 /// Returns how often the sidecar's present process counted the flag in a pod.
 async fn counted(case: &Case, pod: &PodPort) -> anyhow::Result<u64> {
@@ -56,7 +45,7 @@ async fn uses_reach_upstream_once_whatever_fails() -> anyhow::Result<()> {
         let app = case.pod(&App::new("shop").inject("storefront").seeing_processes()).await?;
 
         // The upstream refuses the uses.
-        use_flag(&app, 10).await?;
+        app.use_flag(FLAG, 10).await?;
         eventually("the upstream refuses uses", CAP, async || {
             let requests = case.upstream.requests(&key).await?;
             Ok(requests.iter().any(|seen| seen.path == ANALYTICS && seen.status == 503).then_some(()))
@@ -66,17 +55,17 @@ async fn uses_reach_upstream_once_whatever_fails() -> anyhow::Result<()> {
 
         // The upstream stores the uses, and its answer is lost: no use is sent a second time.
         case.upstream.set(&key, &json!({"usesFault": {"kind": "reset", "bytes": 0}})).await?;
-        use_flag(&app, 10).await?;
+        app.use_flag(FLAG, 10).await?;
         let stored = received(&case, 10).await?;
         case.upstream.set(&key, &json!({})).await?;
-        use_flag(&app, 10).await?;
+        app.use_flag(FLAG, 10).await?;
         let made = counted(&case, &app).await?;
         anyhow::ensure!(made == 30, "the sidecar counted {made} uses of 30");
         let sent = received(&case, made).await?;
         anyhow::ensure!(sent == made, "{sent} uses were sent, and {made} were made");
 
         // The sidecar is killed: its next process counts from zero.
-        use_flag(&app, 10).await?;
+        app.use_flag(FLAG, 10).await?;
         let process = async || {
             let read: Value = case.port(app.pod(), ADMIN).get("/uses/storefront").await?;
             anyhow::Ok(read["process"].clone())
@@ -88,7 +77,7 @@ async fn uses_reach_upstream_once_whatever_fails() -> anyhow::Result<()> {
             Ok(process().await.ok().filter(|next| *next != killed).map(drop))
         })
         .await?;
-        use_flag(&app, 10).await?;
+        app.use_flag(FLAG, 10).await?;
         let after = counted(&case, &app).await?;
         let kept = received(&case, made + after).await?;
         anyhow::ensure!(kept <= made + 10 + after, "{kept} uses were sent, and {} were made", made + 10 + after);

@@ -1,9 +1,11 @@
 //! Namespaces that limit the resources or users of their pods, and pods with special requirements: the sidecar causes
 //! neither a refusal nor a degradation.
 
-use k8s_openapi::api::core::v1::Pod;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::api::Api;
-use remora_e2e::harness::{App, Case, with_namespace};
+use remora_e2e::harness::{App, Case, until, with_namespace};
 use serde_json::{Value, json};
 
 /// Runs the application and waits until its first request is answered.
@@ -61,6 +63,15 @@ async fn quota_on_limits_admits_sidecar() -> anyhow::Result<()> {
         });
         case.apply(
             json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all"}, "spec": {"hard": hard}}),
+        )
+        .await?;
+        let quotas = case.api::<ResourceQuota>();
+        until(
+            &quotas,
+            "all",
+            "the quota is counted, so that pods are not refused",
+            Duration::from_secs(180),
+            |quota| quota.status.as_ref().is_some_and(|status| status.hard.is_some() && status.used.is_some()),
         )
         .await?;
         let own = json!({"requests": {"cpu": "5m", "memory": "8Mi"}, "limits": {"cpu": "200m", "memory": "32Mi"}});

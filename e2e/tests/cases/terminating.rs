@@ -9,7 +9,7 @@ use remora_e2e::harness::{Case, eventually, until, with_namespace};
 use remora_operator::publish::is_terminating;
 use serde_json::{Value, json};
 
-const CAP: Duration = Duration::from_secs(60);
+const CAP: Duration = Duration::from_secs(180);
 /// Maximum number of lines in the operator's log about one namespace, from its creation to its deletion.
 const LINES: usize = 12;
 

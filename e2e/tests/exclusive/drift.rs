@@ -31,10 +31,14 @@ async fn differences() -> anyhow::Result<String> {
     Ok(found)
 }
 
+/// Waits until there is no difference. One that stays fails: a status may change while kubectl compares.
 async fn none(when: &str) -> anyhow::Result<()> {
-    let found = differences().await?;
-    anyhow::ensure!(found.is_empty(), "{when}: {found}");
-    Ok(())
+    eventually(&format!("no difference {when}"), CAP, async || {
+        let found = differences().await?;
+        anyhow::ensure!(found.is_empty(), "{found}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Deletes the CA, and waits until the webhook has registered another one.

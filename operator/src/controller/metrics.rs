@@ -167,8 +167,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Registers metrics of another part, and returns what `register` returns.
-    pub fn registry<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
+    /// Registers the metrics of a part of the operator, and returns what `register` returns.
+    pub fn register_part<T>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
         register(&mut self.registry.lock())
     }
 
@@ -183,7 +183,7 @@ impl Metrics {
     }
 
     /// Records whether this replica reconciles.
-    pub fn leads(&self, leads: bool) {
+    pub fn set_leading(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }
 

@@ -95,7 +95,7 @@ mod tests {
     async fn post(path: &str, signed: &[u8], body: &[u8]) -> StatusCode {
         let (sender, _requests) = TriggerSender::new();
         let receiver = Receiver::default();
-        receiver.leads(true);
+        receiver.set_leading(true);
         receiver.keep("shop", "storefront", "uid", SigningSecret::new(SECRET), &sender);
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET), signed);
         let signature: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();

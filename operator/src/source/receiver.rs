@@ -97,7 +97,7 @@ impl Receiver {
     }
 
     /// Records whether this replica reconciles. Only then it knows its targets.
-    pub fn leads(&self, leads: bool) {
+    pub fn set_leading(&self, leads: bool) {
         self.0.leads.store(leads, Ordering::Relaxed);
     }
 

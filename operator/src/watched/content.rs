@@ -82,9 +82,9 @@ impl<V> Content<V> {
         self.own.clear();
     }
 
-    /// Returns false if an event about the object is from before a write of this process. Any other event ends the wait
-    /// for that write.
-    pub(super) fn is_news(&mut self, object: &impl Resource) -> bool {
+    /// Ends the wait for a write of this process that an event about the object has caught up with. Returns false if the
+    /// event is from before that write.
+    pub(super) fn catch_up(&mut self, object: &impl Resource) -> bool {
         let place = place(object);
         if self.own.get(&place).is_some_and(|own| own.is_after(&version(object))) {
             return false;
@@ -96,7 +96,7 @@ impl<V> Content<V> {
     /// Records that an event about the object has arrived, apart from a list, and forgets the writes that no later event can
     /// precede. Returns false if the event is from before a write of this process.
     pub(super) fn delivers(&mut self, object: &impl Resource) -> bool {
-        let (is_news, version) = (self.is_news(object), version(object));
+        let (is_news, version) = (self.catch_up(object), version(object));
         if self.delivered.as_ref().is_none_or(|delivered| is_older(delivered, &version)) {
             self.own.retain(|_, own| own.is_after(&version));
             self.delivered = Some(version);

@@ -84,7 +84,7 @@ impl Process {
         let (objects, writer) = publish::objects();
         let allowed = AllowedOrigins::new(&[]).unwrap();
         let receiver = Receiver::default();
-        receiver.leads(true);
+        receiver.set_leading(true);
         let deps = Deps {
             fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
             compiler: Arc::new(Compiler::with_function(Box::new(documents::compile))),

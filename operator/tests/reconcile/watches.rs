@@ -180,7 +180,7 @@ async fn first_pass_of_receiver_ends_after_reconciliation_of_all_environments() 
     }});
     let deps = deps(client(&cluster, &lists, json!({"source": source}), |_, _| false));
     let receiver = deps.receiver.clone();
-    receiver.leads(true);
+    receiver.set_leading(true);
     let receive = || receiver.receive("shop", Some("storefront"), Some(&"00".repeat(32)), b"{}");
     let (_stop, stopping) = watch::channel(false);
     let mut running = Box::pin(run(deps, &[], stopping));

@@ -61,10 +61,10 @@ fn matchers(text: &str) -> Vec<(&str, &str)> {
 
 fn operator() -> String {
     let metrics = Metrics::default();
-    for step in [Step::Fetch, Step::Compile, Step::Publish, Step::Nudge, Step::Report] {
+    for step in [Step::Fetch, Step::Compile, Step::Archive, Step::Publish, Step::Nudge, Step::Report] {
         metrics.begin(step).end(Outcome::Done);
     }
-    metrics.leads(true);
+    metrics.set_leading(true);
     let environments = &metrics.environments;
     environments.fetched("shop", "storefront", 1.0);
     environments.document("shop", "storefront", 1);
@@ -79,10 +79,10 @@ fn operator() -> String {
     let _connected = metrics.realtime.connected();
     metrics.realtime.change();
     metrics.realtime.failure(Reason::UpstreamUnavailable);
-    let webhook = metrics.registry(webhook::Metrics::register);
+    let webhook = metrics.register_part(webhook::Metrics::register);
     webhook.answered(&webhook::Outcome::Injected.labels(), Duration::ZERO);
-    let _ = metrics.registry(self_check::Metrics::register);
-    metrics.registry(auditor::Metrics::register).missing(["shop"].into_iter());
+    let _ = metrics.register_part(self_check::Metrics::register);
+    metrics.register_part(auditor::Metrics::register).missing(["shop"].into_iter());
     metrics.text().unwrap()
 }
 

@@ -112,18 +112,19 @@ impl SourceState {
             self.next_fetch = self.next_fetch.map(|next| next.min(edit));
         }
         if trigger >= Some(Trigger::FetchWhole) {
-            self.needs_whole();
+            self.require_whole_fetch();
         }
     }
 
-    fn needs_whole(&mut self) {
+    /// Makes the next fetch unconditional.
+    fn require_whole_fetch(&mut self) {
         self.last_document = None;
     }
 
     /// Prepares for a fetch that a person requests: it is unconditional, reads the Secret with the key, and asks a server
     /// that refused the key again.
     pub(super) fn forget_for_request(&mut self) {
-        self.needs_whole();
+        self.require_whole_fetch();
         self.key_read = None;
         self.refused = None;
     }
@@ -184,7 +185,7 @@ impl SourceState {
     }
 
     /// Records the version and the provenance of a document that was compiled.
-    pub(super) fn was_compiled(&mut self, version: CachedVersion, provenance: Provenance) {
+    pub(super) fn record_compiled(&mut self, version: CachedVersion, provenance: Provenance) {
         self.version = Some(version);
         self.provenance = Some(provenance);
         self.compiled = self.arrived.take();
@@ -270,22 +271,22 @@ pub(super) async fn fetch(
             source.failures = 0;
             if let Some(read) = read {
                 source.last_content = Some(Instant::now());
-                was_read_fully(environment, fetcher, metrics, &read);
+                record_full_read(environment, fetcher, metrics, &read);
             }
-            was_read(environment, metrics, source);
+            record_read(environment, metrics, source);
             step.end(Outcome::Unchanged);
             Ok(FetchStep::Unchanged)
         }
         Ok(fetch::Fetched::Document(arrived)) => {
             metrics.environments.document(&environment.namespace, &environment.name, arrived.bytes());
             if let Some(read) = &arrived.read {
-                was_read_fully(environment, fetcher, metrics, read);
+                record_full_read(environment, fetcher, metrics, read);
             }
             match source.arrived(&arrived, Instant::now()).filter(|_| has_snapshot) {
                 Some(confirmed) => {
                     source.version = Some(confirmed);
                     source.failures = 0;
-                    was_read(environment, metrics, source);
+                    record_read(environment, metrics, source);
                     step.end(Outcome::Unchanged);
                     Ok(FetchStep::Unchanged)
                 }
@@ -307,14 +308,14 @@ pub(super) async fn fetch(
 }
 
 /// Records that the source was read: it returned a document, or confirmed the one that was compiled last.
-pub(super) fn was_read(environment: &Environment<'_>, metrics: &Metrics, source: &mut SourceState) {
+pub(super) fn record_read(environment: &Environment<'_>, metrics: &Metrics, source: &mut SourceState) {
     source.schedule_next_poll(environment.spec.refresh.interval.get());
     let now = Timestamp::now().as_duration().as_secs_f64();
     metrics.environments.fetched(&environment.namespace, &environment.name, now);
 }
 
 /// Records that the server returned a document or compared its content: counts it in the budget of full reads.
-fn was_read_fully(environment: &Environment<'_>, fetcher: &Fetcher, metrics: &Metrics, read: &FullRead) {
+fn record_full_read(environment: &Environment<'_>, fetcher: &Fetcher, metrics: &Metrics, read: &FullRead) {
     let interval = environment.spec.refresh.interval.get();
     let budget = fetcher.read_budget();
     budget.record(&environment.uid, read, interval, Instant::now());

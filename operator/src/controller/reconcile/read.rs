@@ -7,7 +7,7 @@ use super::{
     compile::compile,
     environment::Environment,
     error::Error,
-    fetch::{FetchStep, fetch, was_read},
+    fetch::{FetchStep, fetch, record_read},
     guard, keep, memory,
     observe::Observed,
     refresh,
@@ -86,7 +86,7 @@ async fn read(
     let compiling = compile(environment, compiler, metrics, document);
     match keep::published_during(compiling, environment, publisher, &observed.destination, desired).await {
         Ok((mut compiled, version, provenance)) => {
-            was_read(environment, metrics, source);
+            record_read(environment, metrics, source);
             if let Err(error) =
                 memory::keep(environment, &context.memory, &mut compiled.snapshot, candidate, desired, observed)
             {
@@ -94,14 +94,14 @@ async fn read(
                 candidate.not_compiled(error.to_failure());
                 return Err(error);
             }
-            source.was_compiled(version, provenance);
+            source.record_compiled(version, provenance);
             guard::check(environment, observed, desired, candidate, compiled);
             Ok(Fetch::Done)
         }
         // Without a document, the source said nothing new about the last one, so what is known of it stays.
         Err(error @ (compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages)) => Err(error.into()),
         Err(error) => {
-            was_read(environment, metrics, source);
+            record_read(environment, metrics, source);
             let error = Error::from(error);
             candidate.not_compiled(error.to_failure());
             Err(error)

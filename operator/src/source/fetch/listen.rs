@@ -29,7 +29,7 @@ pub struct Listening {
     origin: Origin,
     idle: Duration,
     parser: Parser,
-    told: VecDeque<Change>,
+    changes: VecDeque<Change>,
 }
 
 impl Listening {
@@ -72,7 +72,7 @@ impl Listening {
                 return Err(unavailable(&origin, &problem));
             }
         }
-        Ok(Self { response, origin, idle, parser: Parser::default(), told: VecDeque::new() })
+        Ok(Self { response, origin, idle, parser: Parser::default(), changes: VecDeque::new() })
     }
 
     /// Waits for the next change.
@@ -81,7 +81,7 @@ impl Listening {
     /// The stream ended, broke off, was silent for too long, or sent invalid events. It never ends without an error.
     pub async fn next(&mut self) -> Result<Change, Error> {
         loop {
-            if let Some(change) = self.told.pop_front() {
+            if let Some(change) = self.changes.pop_front() {
                 return Ok(change);
             }
             let chunk = match tokio::time::timeout(self.idle, self.response.chunk()).await {
@@ -90,7 +90,7 @@ impl Listening {
                 Ok(Err(_)) => return Err(unavailable(&self.origin, "the stream of changes broke off")),
                 Err(_) => return Err(unavailable(&self.origin, "the stream of changes sent nothing for too long")),
             };
-            let read = self.parser.read(&chunk, &mut self.told);
+            let read = self.parser.read(&chunk, &mut self.changes);
             read.map_err(|_| unavailable(&self.origin, "the stream of changes sends data that is not an event"))?;
         }
     }

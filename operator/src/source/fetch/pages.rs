@@ -158,7 +158,8 @@ impl Request<'_> {
 /// Translates a status that is no success.
 pub(super) fn refusal(status: StatusCode, response: &Response, origin: &Origin, key: &EnvironmentKey) -> Error {
     let origin = origin.clone();
-    let retry_after = text(response, &header::RETRY_AFTER).and_then(|value| patience(value, SystemTime::now()));
+    let retry_after =
+        text(response, &header::RETRY_AFTER).and_then(|value| parse_retry_after(value, SystemTime::now()));
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             Error::AuthenticationFailed { origin, status, key: key.clone() }
@@ -184,7 +185,7 @@ fn text<'a>(response: &'a Response, name: &header::HeaderName) -> Option<&'a str
 }
 
 /// Parses `Retry-After`, which holds seconds or a date, and cuts it to [`RETRY_AFTER_MAX`].
-fn patience(value: &str, now: SystemTime) -> Option<Duration> {
+fn parse_retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let wait = match value.trim().parse() {
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default(),
@@ -200,12 +201,12 @@ mod tests {
     fn retry_after_is_bounded() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let at = |seconds| httpdate::fmt_http_date(now + Duration::from_secs(seconds));
-        assert_eq!(patience("7", now), Some(Duration::from_secs(7)));
-        assert_eq!(patience(&at(60), now), Some(Duration::from_secs(60)));
-        assert_eq!(patience("99999999", now), Some(RETRY_AFTER_MAX));
-        assert_eq!(patience(&at(86_400), now), Some(RETRY_AFTER_MAX));
-        assert_eq!(patience("Thu, 01 Jan 1970 00:00:00 GMT", now), Some(Duration::ZERO));
-        assert_eq!(patience("-1", now), None);
-        assert_eq!(patience("soon", now), None);
+        assert_eq!(parse_retry_after("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(parse_retry_after(&at(60), now), Some(Duration::from_secs(60)));
+        assert_eq!(parse_retry_after("99999999", now), Some(RETRY_AFTER_MAX));
+        assert_eq!(parse_retry_after(&at(86_400), now), Some(RETRY_AFTER_MAX));
+        assert_eq!(parse_retry_after("Thu, 01 Jan 1970 00:00:00 GMT", now), Some(Duration::ZERO));
+        assert_eq!(parse_retry_after("-1", now), None);
+        assert_eq!(parse_retry_after("soon", now), None);
     }
 }

@@ -15,7 +15,7 @@ fn sign(secret: &str, body: &[u8]) -> String {
 fn receiver() -> (Receiver, TriggerSender, mpsc::Receiver<TriggerRequest>) {
     let (sender, requests) = TriggerSender::new();
     let receiver = Receiver::default();
-    receiver.leads(true);
+    receiver.set_leading(true);
     keep(&receiver, "storefront", SECRET, &sender);
     (receiver, sender, requests)
 }
@@ -169,9 +169,9 @@ async fn replica_without_lease_refuses_for_now() {
     let (receiver, sender, mut requests) = receiver();
     let signature = sign(SECRET, BODY);
     let receive = || receiver.receive("shop", Some("storefront"), Some(&signature), BODY);
-    receiver.leads(false);
+    receiver.set_leading(false);
     assert_eq!(receive(), Verdict::NotLeading);
-    receiver.leads(true);
+    receiver.set_leading(true);
     receiver.keep("shop", "storefront", "uid", None, &sender);
     assert_eq!(receive(), Verdict::Refused);
     keep(&receiver, "storefront", SECRET, &sender);

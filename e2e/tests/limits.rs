@@ -175,9 +175,9 @@ impl Bench {
             stream.read_exact(&mut start).await?;
             assert_eq!(&start, b"HTTP/1.1 200");
             readers.spawn(async move {
-                let mut some = vec![0; 32 << 10];
+                let mut some = vec![0; 16 << 10];
                 while stream.read(&mut some).await.is_ok_and(|read| read > 0) {
-                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    tokio::time::sleep(Duration::from_millis(200)).await;
                 }
             });
             if number % 100 == 99 {
@@ -242,7 +242,7 @@ async fn operator_stays_within_the_charts_memory_and_gives_it_back() -> anyhow::
 
     let most = bench.slow_readers(500).await?;
     bench.works().await;
-    say(&format!("500 callers that read 32 KiB of their answer each second: at most {} MiB", mib(most)));
+    say(&format!("500 callers that read 80 KiB of their answer each second: at most {} MiB", mib(most)));
 
     // Memory that the allocator retains for reuse counts too: a quarter of the limit is left for it.
     eventually("the memory comes back", CAP, async || {

@@ -15,6 +15,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite},
     net::TcpStream,
@@ -34,6 +35,10 @@ use super::{
 /// Size in bytes of a socket's send buffer, of which Linux makes twice as many. By default it grows to megabytes, which
 /// count as memory of the pod and not as unread bytes.
 const SEND_BUFFER: usize = 32 << 10;
+
+/// Bytes that TLS encrypts ahead of the send buffer. They do not count as unread bytes either, and the default is four
+/// times as many.
+const TLS_BUFFER: usize = 16 << 10;
 
 /// Marker of a useful answer, after which the caller's address is known. Handlers add it to the extensions of the
 /// answer.
@@ -67,7 +72,7 @@ impl Connection {
     pub(super) async fn serve(self, stream: TcpStream) -> Result<(), ConnectionError> {
         // Answers are small, and a caller waits for each of them.
         stream.set_nodelay(true)?;
-        rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER).map_err(io::Error::from)?;
+        bound_send_buffer(&stream, &self.limits)?;
         match self.transport.clone() {
             Transport::Plain => self.answer_all(stream).await,
             Transport::Tls(tls) => {
@@ -76,7 +81,9 @@ impl Connection {
                 let limited = reader.take(self.limits.handshake_bytes as u64);
                 let accepting = timeout(self.limits.handshake, tls.accept(tokio::io::join(limited, writer)));
                 let mut stream = accepting.await.map_err(|_| ConnectionError::SlowHandshake)??;
-                stream.get_mut().0.reader_mut().set_limit(u64::MAX);
+                let (io, tls) = stream.get_mut();
+                io.reader_mut().set_limit(u64::MAX);
+                tls.set_buffer_limit(Some(TLS_BUFFER));
                 self.answer_all(stream).await
             }
         }
@@ -108,6 +115,15 @@ impl Connection {
         let grace = if activity.is_busy() { limits.drain } else { Duration::from_millis(100) };
         timeout(grace, connection).await.map_err(|_| ConnectionError::Stuck)?.map_err(ConnectionError::from)
     }
+}
+
+/// Bounds what the kernel holds of answers, in bytes and in time. Without the timeout it holds the rest of a connection
+/// that was closed for as long as a caller that reads nothing stays.
+fn bound_send_buffer(stream: &TcpStream, limits: &Limits) -> io::Result<()> {
+    sockopt::set_socket_send_buffer_size(stream, SEND_BUFFER)?;
+    let millis = u32::try_from(limits.request.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(stream, millis)?;
+    Ok(())
 }
 
 fn builder(limits: Limits) -> http1::Builder {

@@ -39,7 +39,7 @@ pub struct Limits {
     /// Bytes of all other bodies under way, over all connections. For more, the same happens as for `small_bytes`.
     pub large_bytes: usize,
     /// Bytes of all answers that callers have not read, over all connections. For more, the address with the most of
-    /// them loses the connection whose answer is the oldest.
+    /// them loses a connection: first one whose answer is older than a second.
     pub unread_bytes: usize,
     /// Time from the signal to end until the listener takes no more requests. Within it, every node learns that this
     /// replica is not ready. Each answer of that time closes its connection.

@@ -10,8 +10,9 @@
 //! 3. Of the others, it closes a connection of the address with the most. Among the connections of an address, those
 //!    without a useful answer go first, then the one whose last useful answer is oldest.
 //!
-//! Answers that callers do not read are bounded too: when their bytes exceed [`Limits::unread_bytes`], the address with
-//! the most of them loses the connection whose answer is the oldest.
+//! Answers that callers do not read are bounded too. When their bytes exceed [`Limits::unread_bytes`], the listener
+//! closes a connection whose answer is older than a second, or any other if there is none: of the address with the most
+//! bytes, the one whose answer is the oldest. The API server reads its answers within milliseconds.
 //!
 //! Each further address costs an attacker a pod. IPv6 addresses count by their /64, because one machine has a whole
 //! /64.
@@ -21,15 +22,19 @@ use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::{sync::Notify, task::AbortHandle};
+use tokio::{sync::Notify, task::AbortHandle, time::Instant};
 
 use super::Limits;
 
 /// Number of addresses that are known at a time. A further address replaces the one whose last useful answer is oldest.
 const KNOWN_ADDRESSES: usize = 64;
+
+/// Time in which a caller that reads has read its answer. Answers of others are given up first.
+const READING_TIME: Duration = Duration::from_secs(1);
 
 /// Address of a caller: an IPv4 address, or the /64 of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,6 +79,8 @@ struct Connection {
     bytes: usize,
     /// Bytes of answers that the caller has not read.
     unread: usize,
+    /// Time of the last answer, or of the acceptance before the first answer.
+    answered: Instant,
     /// Task of the connection. `None` until the task exists.
     task: Option<AbortHandle>,
 }
@@ -129,8 +136,16 @@ impl Slots {
     pub(super) fn try_enter(self: &Arc<Self>, caller: Caller) -> Option<Slot> {
         let mut state = self.state.lock();
         let id = state.tick();
-        let connection =
-            Connection { caller, since: id, useful: None, stage: Stage::Waiting, bytes: 0, unread: 0, task: None };
+        let connection = Connection {
+            caller,
+            since: id,
+            useful: None,
+            stage: Stage::Waiting,
+            bytes: 0,
+            unread: 0,
+            answered: Instant::now(),
+            task: None,
+        };
         state.connections.insert(id, connection);
         if state.connections.len() > self.limits.connections {
             let victim = state.connection_to_close(self.limits.kept).filter(|victim| *victim != id);
@@ -210,6 +225,7 @@ impl Slot {
         let mut state = self.slots.state.lock();
         if let Some(connection) = state.connections.get_mut(&self.id) {
             connection.unread += bytes;
+            connection.answered = Instant::now();
         }
         state.bound_unread(self.slots.limits.unread_bytes);
         Unread { slots: Arc::clone(&self.slots), id: self.id, bytes }
@@ -332,7 +348,8 @@ impl State {
                 return;
             }
             let of = |connection: &Connection| held.get(&connection.caller).copied().unwrap_or_default();
-            let slowest = unread().min_by_key(|(_, connection)| (Reverse(of(connection)), connection.since));
+            let is_recent = |connection: &Connection| connection.answered.elapsed() < READING_TIME;
+            let slowest = unread().min_by_key(|(_, held)| (is_recent(held), Reverse(of(held)), held.since));
             let Some(slowest) = slowest.map(|(id, _)| *id) else { return };
             self.close(slowest);
         }

@@ -180,3 +180,14 @@ fn single_answer_may_be_larger_than_all_may_be() {
     let _sending_next = next.sending(10);
     assert!(!is_there(&alone) && is_there(&next));
 }
+
+#[tokio::test(start_paused = true)]
+async fn answers_unread_for_long_are_given_up_before_recent_ones() {
+    let slots = Slots::new(limits());
+    let slow: Vec<_> = (1..4).map(|number| enter(&slots, number)).collect();
+    let _unread: Vec<_> = slow.iter().map(|slot| slot.sending(200)).collect();
+    tokio::time::advance(READING_TIME).await;
+    let reader = enter(&slots, 9);
+    let _read = reader.sending(600);
+    assert!(is_there(&reader) && !is_there(&slow[0]), "it has the most bytes, and the newest answer");
+}

@@ -220,15 +220,18 @@ async fn connect_until(cluster: &Cluster, replicas: &[&Replica], done: impl Fn(&
                 bundles.pop_front();
             }
             for replica in replicas {
+                let is_stalled = |at: Instant, longest: u64| at.elapsed() > Duration::from_millis(longest);
                 match replica.connect(&bundles[0].1).await {
-                    Ok(_) => connected += 1,
-                    // An API server would have read the bundle meanwhile.
-                    Err(_) if latest.elapsed() > Duration::from_secs(1) => {
+                    Ok(_) => {
+                        connected += 1;
+                        latest = Instant::now();
+                    }
+                    // An API server would have read the bundle, and the replica renewed its certificate, meanwhile.
+                    Err(_) if is_stalled(latest, 1000) || is_stalled(bundles[0].0, 500) => {
                         bundles = VecDeque::from([(Instant::now(), cluster.bundle())]);
                     }
                     Err(error) => panic!("a request fails: {error:?}"),
                 }
-                latest = Instant::now();
             }
         }
     })

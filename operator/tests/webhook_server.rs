@@ -344,7 +344,7 @@ async fn plain_http_is_refused() {
 
 #[tokio::test]
 async fn shutdown_waits_for_pending_answers() {
-    let (server, trusted) = start(Limits { linger: Duration::from_secs(5), ..limits() }).await;
+    let (server, trusted) = start(Limits { linger: Duration::from_secs(15), ..limits() }).await;
     let client = server.client(&trusted);
     let old_friend = server.client(&trusted);
     assert_eq!(server.ask(&old_friend).await.unwrap(), "hello");
@@ -561,7 +561,7 @@ async fn unread_answers_of_many_callers_are_bounded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_answered_during_a_flood_of_half_requests() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = std::net::TcpListener::bind("127.0.7.7:0").unwrap().local_addr().unwrap();
     let (_shutdown, ending) = watch::channel(false);
     let metrics = remora_operator::controller::metrics::Metrics::default();
     tokio::spawn(remora_operator::run::admin::serve(address, metrics, Vec::new(), ending));

@@ -185,8 +185,9 @@ fn slow_client_delays_no_other_and_is_closed() {
     still_good(&server);
 }
 
-#[test]
-fn shutdown_is_quick_and_loses_no_answer() {
+/// Ends a server whose client has sent half of its request. Returns false if this took so long that the server gave up
+/// the client, as it should.
+fn loses_no_answer_at_its_end() -> bool {
     let (_directory, server) = serving();
     let mut idle = Connection::open(server.data);
     idle.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap();
@@ -196,13 +197,29 @@ fn shutdown_is_quick_and_loses_no_answer() {
     busy.send(&request("POST", IDENTITIES, &expecting, None)).unwrap();
     assert_eq!(busy.receive(true).map(|answer| answer.status), Some(100), "the server has read the head");
     let data = server.data;
+    let began = Instant::now();
     let ending = std::thread::spawn(move || server.stop());
     await_condition("no new connections", || std::net::TcpStream::connect(data).is_err());
-    busy.send(body).unwrap();
-    let answer = busy.receive(false).unwrap();
-    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    let sent = busy.send(body);
+    let answer = sent.ok().and_then(|()| busy.receive(false));
+    let was_slow = began.elapsed() >= Duration::from_millis(800);
     assert!(ending.join().unwrap() < SOON);
     assert!(idle.receive(false).is_none());
+    match answer {
+        Some(answer) => {
+            assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+            true
+        }
+        None => {
+            assert!(was_slow, "the answer is lost");
+            false
+        }
+    }
+}
+
+#[test]
+fn shutdown_is_quick_and_loses_no_answer() {
+    assert!((0..10).any(|_| loses_no_answer_at_its_end()), "the machine is too slow for this test");
 }
 
 #[test]

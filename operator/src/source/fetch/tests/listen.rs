@@ -20,7 +20,7 @@ fn events(pieces: &'static [&'static str]) -> Response<Body> {
 }
 
 async fn listen(scene: &Scene, url: &str) -> Result<Listening, Error> {
-    listen_with(&scene.fetcher().with_idle(Duration::from_millis(200)), scene, url).await
+    listen_with(&scene.fetcher().with_idle(Duration::from_secs(60)), scene, url).await
 }
 
 async fn listen_with(fetcher: &Fetcher, scene: &Scene, url: &str) -> Result<Listening, Error> {
@@ -46,7 +46,9 @@ async fn stream_reports_change_and_sends_no_server_side_key() {
 #[tokio::test]
 async fn silent_stream_is_an_error() {
     let upstream = Upstream::http(|_, _| events(&[CHANGED])).await;
-    let mut stream = listen(&Scene::at(&upstream), &base(&upstream)).await.unwrap();
+    let scene = Scene::at(&upstream);
+    let fetcher = scene.fetcher().with_idle(Duration::from_secs(3));
+    let mut stream = listen_with(&fetcher, &scene, &base(&upstream)).await.unwrap();
     stream.next().await.unwrap();
     let error = stream.next().await.unwrap_err().to_string();
     assert!(error.contains("sent nothing"), "{error}");

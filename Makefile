@@ -63,9 +63,9 @@ fuzz: ## Search for inputs that break a property: run each target of e2e/fuzz fo
 
 .PHONY: fuzz-engine
 fuzz-engine: ## Compare answers with those of Flagsmith's own engine for SECONDS seconds (default: 600)
-	@operator/tests/differential/python.sh
+	@operator/compile/tests/differential/python.sh
 	@$(STEP) "Flagsmith's engine and ours" env REMORA_DIFFERENTIAL_SECONDS=$(or $(SECONDS),600) \
-	  cargo test $(CARGO_FLAGS) --release -p remora-operator --test differential -- --nocapture random
+	  cargo test $(CARGO_FLAGS) --release -p remora-compile --test differential -- --nocapture random
 
 .PHONY: test-flagsmith
 test-flagsmith: ## Compare with a Flagsmith server: REMORA_FLAGSMITH_URL, REMORA_FLAGSMITH_TOKEN (creates and deletes a project)

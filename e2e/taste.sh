@@ -13,12 +13,12 @@ command -v cc >/dev/null || fail "a C compiler is missing: please install one (o
 built=${CARGO_TARGET_DIR:-target}/debug
 mkdir -p "$built"
 progress() { crates "$1"; }
-say "building remora-operator, to compile the document, and remora-sidecar, to serve it: minutes the first time"
+say "building remora-tools, to compile the document, and remora-sidecar, to serve it: minutes the first time"
 # shellcheck disable=SC2086
-slowly "both" "$built/taste.log" cargo build ${CARGO_FLAGS-} -p remora-operator -p remora-sidecar --bin remora-operator --bin remora-sidecar
+slowly "both" "$built/taste.log" cargo build ${CARGO_FLAGS-} -p remora-tools -p remora-sidecar --bin remora-tools --bin remora-sidecar
 snapshots=$(mktemp -d)
 trap 'rm -rf "$snapshots"' EXIT
-"$built/remora-operator" compile --document "$document" --output "$snapshots" --environment-key ser.taste \
+"$built/remora-tools" compile --document "$document" --output "$snapshots" --environment-key ser.taste \
   --environment-document
 key=$(sed -n 's/^ *"api_key": *"\([^"]*\)".*/\1/p' "$document" | head -n 1)
 "$built/remora-sidecar" --snapshots "$snapshots" --listen "127.0.0.1:$port" --admin "127.0.0.1:$((port + 1))" \
@@ -35,7 +35,7 @@ Flags are on http://127.0.0.1:$port until Ctrl-C. Flagsmith's dialect, and OpenF
 
 And why they are what they are for somebody:
 
-  $built/remora-operator explain $snapshots --identifier alice --trait plan=pro
+  $built/remora-tools explain $snapshots --identifier alice --trait plan=pro
 
 EOF
 wait "$sidecar"

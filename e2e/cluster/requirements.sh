@@ -18,8 +18,8 @@ lacks() {
 command -v valgrind >/dev/null || lacks "valgrind" "instruction counts (sidecar/benches/tests/instructions.rs)"
 command -v python3 >/dev/null || lacks "python3" "patterns compared with Python's (e2e/fuzz)"
 command -v go >/dev/null || lacks "go" "how a release is packed (e2e/testing/tests/release.rs)"
-../../operator/tests/differential/python.sh >/dev/null ||
-  lacks "Flagsmith's engine in Python, see above" "random documents compared with it (operator/tests/differential.rs)"
+../../operator/compile/tests/differential/python.sh >/dev/null ||
+  lacks "Flagsmith's engine in Python, see above" "random documents compared with it (operator/compile/tests/differential.rs)"
 [ "$(id -u)" = 0 ] || lacks "root" "the sidecar's memory limit (sidecar/tests/memory.rs)"
 failures=$missing
 case ${REMORA_CONFORMANCE_DIR-} in

@@ -14,7 +14,7 @@ mod cluster;
 mod controller;
 #[path = "limits/program.rs"]
 mod program;
-#[path = "../../operator/tests/worst_documents/shapes.rs"]
+#[path = "../../operator/compile/tests/worst_documents/shapes.rs"]
 mod shapes;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -43,7 +43,7 @@ fn printed_commands_get_flags() {
     while explain.is_none() {
         let line = printed.next().unwrap_or_else(|| panic!("it ended: {lines:#?}")).unwrap();
         curls.extend(line.trim().starts_with("curl ").then(|| line.trim().to_owned()));
-        explain = line.contains("remora-operator explain ").then(|| line.trim().to_owned());
+        explain = line.contains("remora-tools explain ").then(|| line.trim().to_owned());
         lines.push(line);
     }
     assert_eq!(curls.len(), 2, "{lines:#?}");

@@ -43,6 +43,8 @@ use std::{
     process::ExitCode,
 };
 
+use remora_tools::terminal::{is_closed_pipe, printable};
+
 use self::{answer::CommandOutput, arguments::Command};
 pub use self::{
     answer::OutputFormat,
@@ -51,7 +53,6 @@ pub use self::{
     completion::COMPLETE,
     failure::{Failure, Right},
 };
-use crate::tools::terminal::{is_closed_pipe, printable};
 
 /// Answers the question of the command line on standard output, and reports a failure on standard error.
 pub fn main(arguments: Arguments) -> ExitCode {

@@ -3,14 +3,10 @@
 use std::io::Write;
 
 use clap::{Parser, Subcommand};
+use remora_tools::terminal::is_closed_pipe;
 
 use crate::compiler;
 use crate::run;
-use crate::tools::compile::Compile;
-use crate::tools::diff::Diff;
-use crate::tools::explain::Explain;
-use crate::tools::inspect::Inspect;
-use crate::tools::terminal::is_closed_pipe;
 
 /// Feature flags on localhost for Kubernetes: the operator and its tools.
 #[derive(Debug, Parser)]
@@ -26,12 +22,10 @@ enum Command {
     CheckInjection(run::CheckInjection),
     /// Print the CustomResourceDefinitions as YAML.
     Crds,
-    Compile(Compile),
     #[command(hide = true)]
     CompileProcess(compiler::Child),
-    Inspect(Inspect),
-    Explain(Explain),
-    Diff(Diff),
+    #[command(flatten)]
+    Tool(remora_tools::Command),
 }
 
 impl Cli {
@@ -45,10 +39,7 @@ impl Cli {
             Command::Run(arguments) => return run::run(*arguments),
             Command::CompileProcess(child) => return child.run(),
             Command::CheckInjection(check) => check.run(&mut out),
-            Command::Compile(compile) => compile.run(&mut out),
-            Command::Inspect(inspect) => inspect.run(&mut out),
-            Command::Explain(explain) => explain.run(&mut out),
-            Command::Diff(diff) => diff.run(&mut out),
+            Command::Tool(tool) => tool.run(&mut out),
             Command::Crds => print_crds(&mut out),
         };
         match printed {

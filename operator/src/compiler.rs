@@ -37,7 +37,7 @@ pub use self::{
     message::{Response, Task},
 };
 use self::{limiter::Limiter, message::ChildAnswer};
-pub use super::compile::about::DocumentStats;
+pub use remora_compile::about::DocumentStats;
 
 /// Path of this program's executable, which stays valid after the file is replaced.
 const THIS_PROGRAM: &str = "/proc/self/exe";

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! fetch ──> prune ──> compile ──> guard ──> publish ──> report
-//! source    compile   compile     compile   publish     controller
+//! source    compiler  compiler    guard     publish     controller
 //! ```
 //!
 //! Each area imports only those above it:
@@ -16,8 +16,8 @@
 //! | `places` | divides places for requests among namespaces |
 //! | [`api`] | defines the CustomResourceDefinition and all names that the parts of Remora share in the cluster |
 //! | `tasks` | runs tasks beside the reconciliations, at most one of a kind for each environment |
-//! | [`compile`] | prunes, compiles and guards a document: pure, without a client |
-//! | [`compiler`] | runs `compile` in a child process with bounded memory and time |
+//! | [`compiler`] | prunes and compiles documents with [`remora_compile`], in child processes with bounded memory and time |
+//! | [`guard`] | decides whether a document may replace the published one: pure |
 //! | [`source`] | fetches documents from Flagsmith or from objects in the cluster, and follows streams of changes |
 //! | [`watched`] | keeps the objects of a watch, by the environments that they belong to |
 //! | [`publish`] | writes snapshots to ConfigMaps or Secrets, and restores them if somebody changes them |
@@ -25,21 +25,21 @@
 //! | [`injection`] | adds the sidecar to pods: admission webhook or policies, certificates, self-check, auditor |
 //! | [`rollout`] | notifies pods of a published revision, asks them which revision they serve, and collects uses of flags |
 //! | [`controller`] | reconciles FeatureEnvironments on the replica that holds the lease: status, Events and metrics |
-//! | [`tools`] | implements the commands that need no cluster |
 //! | [`ask`] | answers `kubectl remora`: reads the cluster with the caller's rights, edits FeatureEnvironments |
 //! | [`run`], [`cli`] | start the process: arguments, admin port, port for webhooks, signals |
 //!
 //! The controller never parses a document: it sends the bytes to [`compiler`], whose child process calls
-//! [`compile`]. The command `remora-operator compile` calls [`compile`] directly.
+//! [`remora_compile`], a crate of its own without a client. The crate [`remora_tools`] has the commands that need no
+//! cluster; `remora-operator compile` is one of them and calls [`remora_compile`] directly.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod api;
 pub mod ask;
 pub mod cli;
-pub mod compile;
 pub mod compiler;
 pub mod controller;
+pub mod guard;
 pub mod injection;
 pub mod listener;
 pub mod memory;
@@ -49,5 +49,4 @@ pub mod rollout;
 pub mod run;
 pub mod source;
 mod tasks;
-pub mod tools;
 pub mod watched;

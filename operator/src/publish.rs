@@ -10,6 +10,7 @@
 //! (*obsolete* objects): objects of the other [`ObjectKind`], which the publisher keeps up to date, and objects in the
 //! format of another version, which this version can neither read nor write and leaves as they are.
 
+pub mod changes;
 mod core;
 mod error;
 mod history;

@@ -4,9 +4,8 @@
 
 mod support;
 
-use remora_operator::compile;
-use remora_operator::compile::document;
-use remora_operator::compile::prune::{Rules, prune};
+use remora_compile::document;
+use remora_compile::prune::{Rules, prune};
 use serde_json::{Value, json};
 use support::client::{get, post};
 use support::environment::{CLIENT_KEY, written};
@@ -37,8 +36,8 @@ fn serving(patterns: &[&str], kind: &str) -> (Directory, Running) {
            "project": {"id": 1, "segments": segments}, "feature_states": states, "identity_overrides": []});
     let bytes = serde_json::to_vec(&source).unwrap();
     let pruned = prune(document::parse(&bytes).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
-    let options = compile::Options { environment: "shop", ..compile::Options::default() };
-    let compiled = compile::compile_to_files_of(1_000_000, &pruned, &options).unwrap();
+    let options = remora_compile::Options { environment: "shop", ..remora_compile::Options::default() };
+    let compiled = remora_compile::compile_to_files_of(1_000_000, &pruned, &options).unwrap();
     let directory = Directory::new();
     let files = compiled.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice()));
     directory.volume("shop").publish(files);

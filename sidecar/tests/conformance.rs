@@ -6,14 +6,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
-#[path = "../../operator/tests/conformance/recorded.rs"]
+#[path = "../../operator/compile/tests/conformance/recorded.rs"]
 mod recorded;
 mod support;
 
 use std::path::{Path, PathBuf};
 
 use recorded::{Expected, Request, Set};
-use remora_operator::compile::{self, document, prune};
+use remora_compile::{document, prune};
 use remora_testing::{all_answers, committed_answers};
 use serde_json::{Value, json};
 use support::client::{Answer, get, post};
@@ -27,18 +27,18 @@ fn read(path: &Path) -> Value {
 
 /// Serves the document. `environment_flags` selects whether segments also apply to the environment's flags, as they do
 /// in the edge proxy.
-fn serve(cases: &Path, environment_flags: compile::Mode) -> (Directory, Running, Value) {
+fn serve(cases: &Path, environment_flags: remora_compile::Mode) -> (Directory, Running, Value) {
     let keys = read(&cases.join("keys.json"));
     let document = document::parse(&std::fs::read(cases.join("environment.json")).unwrap()).unwrap();
     let pruned = prune::prune(document, &prune::Rules::new(&[], &[], false, false).unwrap());
     let server_key = keys["server"].as_str().unwrap();
-    let options = compile::Options {
+    let options = remora_compile::Options {
         environment: "shop",
         server_keys: &[server_key],
         environment_flags,
-        ..compile::Options::default()
+        ..remora_compile::Options::default()
     };
-    let compiled = compile::compile(&pruned, &options).unwrap();
+    let compiled = remora_compile::compile(&pruned, &options).unwrap();
     let directory = Directory::new();
     directory.volume("shop").publish(compiled.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice())));
     let server = start(directory.path(), |_| {});
@@ -79,7 +79,7 @@ fn ask(server: &Running, keys: &Value, request: &Value) -> Answer {
 /// Asserts that the sidecar's bodies equal those of the edge proxy.
 fn assert_edge_proxy_answers(directory: &Path) {
     let files = cases(directory, "edge-proxy");
-    let (_volume, server, keys) = serve(directory, compile::Mode::AllSegments);
+    let (_volume, server, keys) = serve(directory, remora_compile::Mode::AllSegments);
     let mut different = Vec::new();
     for file in &files {
         let case = read(file);
@@ -106,7 +106,7 @@ fn assert_api_answers(sets: &[Set]) {
     let mut wrong = Vec::new();
     for set in sets {
         let (name, cases) = (&set.name, &set.cases);
-        let (_volume, server, keys) = serve(&set.folder, compile::Mode::Plain);
+        let (_volume, server, keys) = serve(&set.folder, remora_compile::Mode::Plain);
         let (mut right, mut known) = (0, 0);
         for case in cases {
             let mut request = match &case.request {

@@ -7,9 +7,9 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use remora_operator::compile::document::{self, Original};
-use remora_operator::compile::prune::{Rules, prune};
-use remora_operator::compile::{self, Compiled};
+use remora_compile::Compiled;
+use remora_compile::document::{self, Original};
+use remora_compile::prune::{Rules, prune};
 use remora_snapshot::Document;
 use remora_testing::not_run;
 use serde_json::{Value, json};
@@ -43,13 +43,13 @@ fn compiled(source: &Value, served: bool) -> Compiled {
     let bytes = serde_json::to_vec(source).unwrap();
     let pruned = prune(document::parse(&bytes).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
     let original = served.then(|| Original::new(bytes));
-    let options = compile::Options {
+    let options = remora_compile::Options {
         environment: "shop",
         server_keys: &["ser.server"],
         document: original.as_ref(),
-        ..compile::Options::default()
+        ..remora_compile::Options::default()
     };
-    compile::compile_to_files_of(30_000, &pruned, &options).unwrap()
+    remora_compile::compile_to_files_of(30_000, &pruned, &options).unwrap()
 }
 
 fn publish(volume: &mut Volume, compiled: &Compiled) {
@@ -227,7 +227,7 @@ fn damaged_or_mixed_document_parts_leave_the_last_good_document() {
 }
 
 /// Files of a document of the same environment whose compressed bytes are invalid.
-fn nonsense() -> Vec<compile::File> {
+fn nonsense() -> Vec<remora_compile::File> {
     use remora_snapshot::model::{Compressed, Environment};
     let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
     gzip.extend([0xff; 60]);

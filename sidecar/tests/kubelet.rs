@@ -12,9 +12,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use remora_operator::compile::document::{self, Original};
-use remora_operator::compile::prune::{Rules, prune};
-use remora_operator::compile::{self, compile_to_files_of};
+use remora_compile::compile_to_files_of;
+use remora_compile::document::{self, Original};
+use remora_compile::prune::{Rules, prune};
 use remora_sidecar::{Level, Reader, Served, set_level};
 use remora_snapshot::files::{CoreSet, MAX_FILE_BYTES, PART_BYTES};
 use remora_snapshot::{Written, write};
@@ -153,7 +153,11 @@ fn documents(limit: u32) -> Files {
     let bytes = serde_json::to_vec(&source).unwrap();
     let pruned = prune(document::parse(&bytes).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
     let original = Original::new(bytes);
-    let options = compile::Options { environment: "shop", document: Some(&original), ..compile::Options::default() };
+    let options = remora_compile::Options {
+        environment: "shop",
+        document: Some(&original),
+        ..remora_compile::Options::default()
+    };
     let files = files_of(compile_to_files_of(3_000, &pruned, &options).unwrap().files);
     assert!(files.contains_key("document-01") && files.contains_key("overrides-00"), "{:?}", files.keys());
     files

@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::Instant;
 
-use remora_operator::compile::document;
-use remora_operator::compile::prune::{Rules, prune};
-use remora_operator::compile::{Options, compile};
+use remora_compile::document;
+use remora_compile::prune::{Rules, prune};
+use remora_compile::{Options, compile};
 use remora_snapshot::files;
 
 use support::program::{Program, sidecar};

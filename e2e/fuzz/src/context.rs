@@ -1,6 +1,6 @@
 //! Requests to evaluate: identities and traits for which the conditions of a document are likely to differ.
 
-use remora_operator::compile::document::{ConditionValue, Document, Rule};
+use remora_compile::document::{ConditionValue, Document, Rule};
 use remora_snapshot::{RequestState, Snapshot, TraitValue};
 
 /// Largest number of traits in a context.

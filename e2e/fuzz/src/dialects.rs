@@ -1,7 +1,7 @@
 //! Compares all forms of one evaluation: the explanation, Flagsmith's dialect and OFREP, for all flags and for single
 //! flags.
 
-use remora_operator::compile::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
+use remora_compile::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
 use remora_snapshot::{Explanation, OfrepFlag, RequestState, Role, Snapshot};
 use serde::Deserialize;
 use serde_json::value::RawValue;

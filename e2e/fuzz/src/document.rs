@@ -2,8 +2,8 @@
 //!
 //! The input is the document. The length of the input chooses the settings, so that an input is a plain JSON file.
 
-use remora_operator::compile::document::Original;
-use remora_operator::compile::{BooleanFlags, DisabledFlags, Mode, ObjectFlags, Ofrep, Options, compile_to_files_of};
+use remora_compile::document::Original;
+use remora_compile::{BooleanFlags, DisabledFlags, Mode, ObjectFlags, Ofrep, Options, compile_to_files_of};
 use remora_snapshot::{RequestState, Role, Snapshot};
 
 use crate::dialects::{Shape, assert_agreement};

@@ -1,8 +1,8 @@
 //! The environment of the targets `requests`, `heads` and `snapshot`: `environment.json`, which has an example of each
 //! kind of content.
 
-use remora_operator::compile::document::Original;
-use remora_operator::compile::{Compiled, Mode, Options, compile_to_files_of};
+use remora_compile::document::Original;
+use remora_compile::{Compiled, Mode, Options, compile_to_files_of};
 use serde_json::{Value, json};
 
 use crate::pipeline;

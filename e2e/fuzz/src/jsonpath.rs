@@ -2,9 +2,9 @@
 //!
 //! The input is the property, which all three conditions of the document read.
 
-use remora_operator::compile::document::{self, Document};
-use remora_operator::compile::prune::Pruned;
-use remora_operator::compile::{self, Options};
+use remora_compile::Options;
+use remora_compile::document::{self, Document};
+use remora_compile::prune::Pruned;
 use remora_snapshot::{RequestState, TraitValue};
 use serde_json::{Value, json};
 use serde_json_path::JsonPath;
@@ -17,7 +17,7 @@ const MOST_FOR_LIBRARY: usize = 120;
 /// Asserts that a property refers to the value that RFC 9535 defines.
 pub fn run(data: &[u8]) {
     let property = String::from_utf8_lossy(data);
-    let compiled = compile::compile(&pruned(&property), &Options::default()).unwrap();
+    let compiled = remora_compile::compile(&pruned(&property), &Options::default()).unwrap();
     compiled.findings.iter().for_each(|finding| assert_printable(&finding.to_string()));
     let snapshot = pipeline::read(&compiled);
     let has_finding = compiled.findings.iter().any(|finding| finding.message.contains("JSONPath"));

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use remora_operator::compile::document;
-use remora_operator::compile::prune::{Pruned, Rules, prune};
-use remora_operator::compile::{Compiled, Options, compile_to_files_of};
+use remora_compile::document;
+use remora_compile::prune::{Pruned, Rules, prune};
+use remora_compile::{Compiled, Options, compile_to_files_of};
 use remora_snapshot::{Document, Snapshot, files};
 
 /// Parses a document and keeps all of it.

@@ -4,8 +4,8 @@
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-use remora_operator::compile::document::{self, ConditionValue, Document};
-use remora_operator::compile::{self, Compiled, Options};
+use remora_compile::document::{self, ConditionValue, Document};
+use remora_compile::{Compiled, Options};
 use remora_snapshot::{RequestState, Snapshot, TraitValue};
 use serde_json::json;
 
@@ -107,7 +107,7 @@ fn compile(patterns: [&str; 2]) -> (Compiled, fn(&str) -> bool) {
     for (segment, pattern) in document.project.segments.iter_mut().zip(patterns) {
         segment.rules[0].conditions[0].value = ConditionValue::Text(pattern.to_owned());
     }
-    let compiled = compile::compile(&pipeline::whole(document), &Options::default()).unwrap();
+    let compiled = remora_compile::compile(&pipeline::whole(document), &Options::default()).unwrap();
     compiled.findings.iter().for_each(|finding| assert_printable(&finding.to_string()));
     (compiled, |message: &str| OWN_LIMITS.iter().any(|limit| message.contains(limit)))
 }

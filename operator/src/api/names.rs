@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
+use remora_compile::name::environment_name;
+pub use remora_compile::name::{ENVIRONMENT_MAX, InvalidEnvironmentName};
 use remora_snapshot::files;
 
 /// API group, and prefix of all labels and annotations.
@@ -24,9 +26,6 @@ pub const FORMAT: Format = Format(remora_snapshot::FORMAT_MAJOR);
 
 /// Type of the Secrets that carry snapshots. The chart's admission policy lets the controller write no other type.
 pub const SNAPSHOT_TYPE: &str = "remora.dev/snapshot";
-
-/// Largest length of an environment's name in characters. The names of objects and volumes contain it.
-pub const ENVIRONMENT_MAX: usize = 40;
 
 /// Largest length of a revision in an annotation, in bytes. Longer texts are not a revision of any format.
 pub(crate) const REVISION_MAX: usize = 64;
@@ -188,13 +187,6 @@ pub fn is_object_name(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnvironmentName(String);
 
-/// Error for a string that cannot be the name of an environment.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error(
-    "{0:?} is not the name of a FeatureEnvironment: use at most 40 lower-case letters, digits and '-', with a letter or digit at both ends"
-)]
-pub struct InvalidEnvironmentName(String);
-
 impl EnvironmentName {
     /// Returns the name as a string.
     pub fn as_str(&self) -> &str {
@@ -263,18 +255,7 @@ impl FromStr for EnvironmentName {
     type Err = InvalidEnvironmentName;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-        let valid = name.len() <= ENVIRONMENT_MAX
-            && name.chars().all(|c| plain(c) || c == '-')
-            && name.starts_with(plain)
-            && name.ends_with(plain);
-        if valid {
-            Ok(Self(name.to_owned()))
-        } else {
-            // The name comes from an annotation that any pod's author may write, so the message repeats only its
-            // beginning.
-            Err(InvalidEnvironmentName(name.chars().take(64).collect()))
-        }
+        environment_name(name).map(Self)
     }
 }
 
@@ -291,16 +272,6 @@ mod tests {
             ["", "?x", "a?watch=1", "a/b", "..", "a.", "-a", "A", "a%2f", "a#b", "ä", &"a".repeat(OBJECT_NAME_MAX + 1)]
         {
             assert!(!is_object_name(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn names_are_dns_labels_of_forty_characters() {
-        for good in ["a", "storefront", "a-b-0", &"x".repeat(40)] {
-            assert!(good.parse::<EnvironmentName>().is_ok(), "{good}");
-        }
-        for bad in ["", "-a", "a-", "A", "a.b", "a/b", "ä", &"x".repeat(41)] {
-            assert!(bad.parse::<EnvironmentName>().is_err(), "{bad}");
         }
     }
 

@@ -5,9 +5,8 @@ use std::{
     io::{self, Write},
 };
 
+use remora_tools::terminal::{printable, printable_json};
 use serde::Serialize;
-
-use crate::tools::terminal::{printable, printable_json};
 
 /// Answer of a command.
 pub(super) trait CommandOutput: Serialize {

@@ -14,6 +14,7 @@ use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate, complete as complete_words};
 use kube::ResourceExt;
 use parking_lot::Mutex;
+use remora_tools::terminal::printable;
 
 use super::{
     arguments::Arguments,
@@ -21,10 +22,7 @@ use super::{
     failure::Failure,
     published,
 };
-use crate::{
-    api::{FeatureEnvironment, FeatureEnvironmentStatus},
-    tools::terminal::printable,
-};
+use crate::api::{FeatureEnvironment, FeatureEnvironmentStatus};
 
 /// First argument of `kubectl-remora` that asks for candidates. The other arguments are the words.
 pub const COMPLETE: &str = "__complete";

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use remora_tools::diff::Differences;
 use serde::Serialize;
 
 use super::{
@@ -10,7 +11,6 @@ use super::{
     failure::Failure,
     published,
 };
-use crate::tools::diff::Differences;
 
 /// Print the differences between two revisions of an environment. Exit code 1 if there are any.
 #[derive(Debug, clap::Args)]

@@ -4,6 +4,9 @@
 use std::fmt;
 
 use remora_snapshot::{Check, Decision, Explanation, Hash, SegmentExplanation};
+use remora_tools::explain::{
+    Explained, ExplainedFlag, Identity, explain as explain_snapshot, lines, segments::Verdict,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -13,10 +16,7 @@ use super::{
     failure::Failure,
     pods, published,
 };
-use crate::{
-    api::{FeatureEnvironment, names::annotation},
-    tools::explain::{Explained, ExplainedFlag, Identity, explain as explain_snapshot, lines, segments::Verdict},
-};
+use crate::api::{FeatureEnvironment, names::annotation};
 
 /// Print the value of flags for one identity, and the override that decided it. For a named flag, print also each segment
 /// that overrides it: its requirements, the identity's values, and the percentages with the hash behind them.

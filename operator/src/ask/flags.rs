@@ -3,6 +3,7 @@
 use std::fmt;
 
 use remora_snapshot::{FeatureDescription, Snapshot};
+use remora_tools::{counted, shortened};
 use serde::Serialize;
 
 use super::{
@@ -12,10 +13,7 @@ use super::{
     published,
     used::{Used, used},
 };
-use crate::{
-    api::{IdleFlags, names::EnvironmentName},
-    tools::{counted, shortened},
-};
+use crate::api::{IdleFlags, names::EnvironmentName};
 
 /// List the flags of an environment with their defaults, variants, the segments that override them, and their uses.
 ///

@@ -2,13 +2,14 @@
 
 use std::fmt;
 
+use remora_tools::inspect::Content;
+
 use super::{
     answer::{CommandOutput, TextOutput},
     cluster::Cluster,
     failure::Failure,
     published,
 };
-use crate::tools::inspect::Content;
 
 /// Print the content of a revision: features, segments that can change an answer, sizes, and notes of the operator.
 #[derive(Debug, clap::Args)]

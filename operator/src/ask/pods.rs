@@ -6,6 +6,7 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use kube::ResourceExt;
+use remora_tools::counted;
 use serde::Serialize;
 
 use super::{
@@ -19,7 +20,6 @@ use crate::{
         names::{EnvironmentName, label, sidecar},
     },
     injection::{overrides::Overrides, pods::requests},
-    tools::counted,
 };
 
 /// Number of sidecars that are asked at one time.

@@ -9,6 +9,7 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 use remora_snapshot::{Pointer, Snapshot, files};
+use remora_tools::parts;
 
 use super::{cluster::Cluster, failure::Failure};
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
         names::{EnvironmentName, annotation},
     },
     publish::Record,
-    tools::core,
 };
 
 /// A revision, read from the cluster.
@@ -168,7 +168,7 @@ fn assemble(objects: &Files) -> Result<Snapshot<Vec<u8>>, Failure> {
         let part = content(objects, name).cloned();
         part.with_context(|| format!("they have no file {name}, which the file core names"))
     };
-    let mut snapshot = core::read(core, part).map_err(|error: anyhow::Error| unreadable(&error))?;
+    let mut snapshot = parts::read(core, part).map_err(|error: anyhow::Error| unreadable(&error))?;
     for (_, overrides) in each().filter(|(file, _)| files::is_overrides(file)) {
         snapshot.attach(overrides.0.clone()).map_err(|error| unreadable(&error))?;
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use remora_snapshot::{FeatureDescription, VariantDescription, files};
+use remora_tools::counted;
 use serde::Serialize;
 
 use super::{
@@ -11,7 +12,6 @@ use super::{
     failure::Failure,
     published,
 };
-use crate::tools::counted;
 
 /// Number of flags that the text lists.
 const LARGEST: usize = 10;

@@ -4,10 +4,10 @@
 use std::{cell::RefCell, io};
 
 use anyhow::Context as _;
+use remora_compile::Progress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{confine::confine, frame, work::work};
-use crate::compile::Progress;
 
 /// Number of file descriptors: standard input, output and error. The child may open no other.
 const DESCRIPTORS: u64 = 3;

@@ -9,13 +9,13 @@
 
 use std::io::{self, Read, Write};
 
+use remora_compile::File;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{
     Request,
     message::{ChildAnswer, Head},
 };
-use crate::compile::File;
 use remora_snapshot::files;
 
 /// Largest length of a reported place in bytes. Longer ones are cut.

@@ -2,14 +2,12 @@
 
 use std::fmt;
 
+use remora_compile::about::DocumentStats;
+use remora_compile::{File, SnapshotCounts};
 use serde::{Deserialize, Serialize};
 
 use super::error::Refusal;
-use crate::compile::about::DocumentStats;
-use crate::{
-    api::{Finding, PruneRules, Serve},
-    compile::{File, SnapshotCounts},
-};
+use crate::api::{Finding, PruneRules, Serve};
 
 /// Largest number of characters of a child's text that a message repeats.
 const SHOWN: usize = 1000;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use remora_compile::File;
 use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt;
 use tokio::{
@@ -22,7 +23,6 @@ use super::{
     frame::{self, BadAnswer},
     message::{ChildAnswer, shown},
 };
-use crate::compile::File;
 
 /// Largest number of bytes of a child's standard error that are kept.
 const COMPLAINT_MAX: usize = 4 << 10;

@@ -2,21 +2,20 @@
 
 use std::io;
 
+use remora_compile::{
+    Compiled, File, Progress,
+    about::DocumentStats,
+    compile,
+    document::{self, Document, Original},
+    prune::{self, Rules, prune_with_progress},
+};
+
 use super::{
     error::Refusal,
     message::{ChildAnswer, CompiledHeader, Task},
     redact::redacted,
 };
-use crate::{
-    api::{self, EnvironmentFlags, Serve},
-    compile::{
-        self, Compiled, File, Progress,
-        about::DocumentStats,
-        compile,
-        document::{self, Document, Original},
-        prune::{self, Rules, prune_with_progress},
-    },
-};
+use crate::api::{self, EnvironmentFlags, Serve};
 
 /// Largest number of findings in an answer. Of further findings, the answer has only the number.
 const FINDINGS_MAX: usize = 50;
@@ -83,7 +82,7 @@ fn compiled(
     progress.at("pruning the document");
     let pruned = prune_with_progress(document, &rules, progress);
     let server_keys: Vec<&str> = task.server_keys.iter().map(String::as_str).collect();
-    let options = compile::Options {
+    let options = remora_compile::Options {
         environment: &task.environment,
         server_keys: &server_keys,
         environment_flags: mode(&task.serve),
@@ -92,7 +91,7 @@ fn compiled(
         progress,
     };
     compile(&pruned, &options).map_err(|error| match error {
-        compile::Error::Size(_) => (Refusal::Capacity, error.to_string()),
+        remora_compile::Error::Size(_) => (Refusal::Capacity, error.to_string()),
         _ => (Refusal::Contradiction, error.to_string()),
     })
 }
@@ -122,27 +121,27 @@ pub(crate) fn rules(prune: &api::PruneRules) -> Result<Rules, prune::Error> {
     Rules::new(&prune.features.include, &prune.features.exclude, server_only, overrides)
 }
 
-fn ofrep(ofrep: api::Ofrep) -> compile::Ofrep {
-    compile::Ofrep {
+fn ofrep(ofrep: api::Ofrep) -> remora_compile::Ofrep {
+    remora_compile::Ofrep {
         boolean_flags: match ofrep.boolean_flags {
-            api::BooleanFlags::Value => compile::BooleanFlags::Value,
-            api::BooleanFlags::Enabled => compile::BooleanFlags::Enabled,
+            api::BooleanFlags::Value => remora_compile::BooleanFlags::Value,
+            api::BooleanFlags::Enabled => remora_compile::BooleanFlags::Enabled,
         },
         disabled_flags: match ofrep.disabled_flags {
-            api::DisabledFlags::CodeDefault => compile::DisabledFlags::CodeDefault,
-            api::DisabledFlags::Value => compile::DisabledFlags::Value,
+            api::DisabledFlags::CodeDefault => remora_compile::DisabledFlags::CodeDefault,
+            api::DisabledFlags::Value => remora_compile::DisabledFlags::Value,
         },
         object_flags: match ofrep.object_flags {
-            api::ObjectFlags::Text => compile::ObjectFlags::Text,
-            api::ObjectFlags::Object => compile::ObjectFlags::Object,
+            api::ObjectFlags::Text => remora_compile::ObjectFlags::Text,
+            api::ObjectFlags::Object => remora_compile::ObjectFlags::Object,
         },
     }
 }
 
-fn mode(serve: &Serve) -> compile::Mode {
+fn mode(serve: &Serve) -> remora_compile::Mode {
     match serve.environment_flags {
-        EnvironmentFlags::Plain => compile::Mode::Plain,
-        EnvironmentFlags::IdentityFree => compile::Mode::IdentityFree,
-        EnvironmentFlags::AllSegments => compile::Mode::AllSegments,
+        EnvironmentFlags::Plain => remora_compile::Mode::Plain,
+        EnvironmentFlags::IdentityFree => remora_compile::Mode::IdentityFree,
+        EnvironmentFlags::AllSegments => remora_compile::Mode::AllSegments,
     }
 }

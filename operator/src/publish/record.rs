@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::snapshot::Snapshot;
 use crate::{
     api::{Changes, names::EnvironmentName},
-    compile::guard::GuardBaseline,
+    guard::GuardBaseline,
 };
 
 /// Metadata of a published snapshot, stored on its core object: facts that another process needs and cannot read from

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use remora_compile::digest::digest;
 use remora_snapshot::files;
 
 use super::Error;
 use crate::{
-    compile::digest::digest,
     compiler::Response,
     memory::{Memory, Reserved},
 };

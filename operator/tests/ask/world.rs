@@ -13,14 +13,14 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, client::Body};
+use remora_compile::{
+    Options, compile,
+    document::parse,
+    prune::{Rules, prune},
+};
 use remora_operator::{
     api::names::EnvironmentName,
     ask::{self, Arguments, Cluster, Failure},
-    compile::{
-        Options, compile,
-        document::parse,
-        prune::{Rules, prune},
-    },
     publish::{ArchivedRevision, File, Snapshot},
 };
 use remora_snapshot::{

@@ -7,10 +7,8 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use remora_operator::{
-    compile::{File, SnapshotCounts},
-    compiler::{DocumentStats, Error, Request, Response},
-};
+use remora_compile::{File, SnapshotCounts};
+use remora_operator::compiler::{DocumentStats, Error, Request, Response};
 use remora_snapshot::{
     files::MAX_FILE_BYTES,
     model::{Compressed, Context, Environment, Feature, IdentityFlag, IdentityOverride},

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use remora_operator::compile::document::Original;
-use remora_operator::compile::prune::{Rules, prune};
-use remora_operator::compile::{Compiled, Mode, Options, compile_to_files_of};
-use remora_operator::{compile::document, tools::directory};
+use remora_compile::document;
+use remora_compile::document::Original;
+use remora_compile::prune::{Rules, prune};
+use remora_compile::{Compiled, Mode, Options, compile_to_files_of};
 use remora_snapshot::{RequestState, Role, Snapshot, files};
+use remora_tools::directory;
 
 use crate::load::{Exchange, ask};
 use crate::population;

@@ -18,9 +18,9 @@ use remora_bench::document;
 use remora_bench::operators::{self, OPERATORS};
 use remora_bench::prepared::compiled;
 use remora_bench::profile::{ENVIRONMENT, MEDIUM, PLAIN, Profile, WIDE, official};
-use remora_operator::tools::directory;
 use remora_snapshot::files;
 use remora_testing::not_run;
+use remora_tools::directory;
 
 /// Largest increase in percent that passes.
 const TOLERANCE: u64 = 3;

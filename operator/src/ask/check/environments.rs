@@ -2,12 +2,12 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt;
+use remora_tools::counted;
 
 use super::finding::{Finding, Level};
 use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus, names::annotation},
     controller::report::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
-    tools::counted,
 };
 
 /// Derives the findings, for each environment in order.

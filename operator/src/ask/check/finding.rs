@@ -2,13 +2,11 @@
 
 use std::fmt;
 
+use remora_tools::counted;
 use serde::Serialize;
 
 use super::facts::Unread;
-use crate::{
-    ask::answer::{Colour, CommandOutput, TextOutput},
-    tools::counted,
-};
+use crate::ask::answer::{Colour, CommandOutput, TextOutput};
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use remora_tools::counted;
 
 use super::{
     certificates,
     facts::{Deployed, DryRun, Installation, LeaseState, Registration, Rights},
     finding::{Finding, Level},
 };
-use crate::tools::counted;
 
 /// Oldest version of Kubernetes that the chart supports: major and minor.
 const OLDEST: (u32, u32) = (1, 34);

@@ -1,10 +1,11 @@
 //! Findings about pods that ask for flags, and about quotas and NetworkPolicies. Pure.
 
+use remora_tools::counted;
+
 use super::{
     facts::{Quota, Requesting, Workloads},
     finding::{Finding, Level},
 };
-use crate::tools::counted;
 
 /// Number of pods that a finding names.
 const NAMED: usize = 5;

@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
+use remora_compile::{document, prune};
+use remora_tools::directory;
 use serde_json::{Value, json};
 
 use super::{Metrics, Outcome, Step};
 use crate::{
     api::{Pods, Reason},
-    compile::{self, document, prune},
     injection::{auditor, self_check, webhook},
-    tools::directory,
 };
 
 /// Exported series: labels and values by metric name.
@@ -93,8 +93,8 @@ fn sidecar() -> String {
     let text = json!({"api_key": "client", "project": {}, "feature_states": [feature]}).to_string();
     let rules = prune::Rules::new(&[], &[], false, false).unwrap();
     let pruned = prune::prune(document::parse(text.as_bytes()).unwrap(), &rules);
-    let options = compile::Options { environment: "storefront", ..compile::Options::default() };
-    directory::write(&snapshots, "storefront", &compile::compile(&pruned, &options).unwrap()).unwrap();
+    let options = remora_compile::Options { environment: "storefront", ..remora_compile::Options::default() };
+    directory::write(&snapshots, "storefront", &remora_compile::compile(&pruned, &options).unwrap()).unwrap();
 
     let mut options = remora_sidecar::Options::new(snapshots.clone());
     options.listen.set_port(0);

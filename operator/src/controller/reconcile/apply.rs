@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     api::Changes,
-    compile::{changes, guard::GuardBaseline},
     controller::metrics::{Metrics, Outcome, Step},
+    guard::GuardBaseline,
+    publish::changes,
     publish::{ArchivedRevision, Beyond, Error, Publisher, Snapshot, WriteCache},
 };
 

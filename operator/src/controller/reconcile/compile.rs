@@ -2,12 +2,12 @@
 
 use super::{environment::Environment, fetch::Provenance};
 use crate::{
-    compile::guard::GuardBaseline,
     compiler::{Compiler, Error, Request, Response, Task},
     controller::{
         metrics::{Metrics, Outcome, Step},
         report::Contents,
     },
+    guard::GuardBaseline,
     publish::Snapshot,
     source::fetch::{CachedVersion, EnvironmentKey, FetchedDocument},
 };

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::observe::Observed;
 use crate::{
     api::{ObjectKind, PastRevision},
-    compile::guard::GuardBaseline,
     controller::report::{Failure, Pin},
+    guard::GuardBaseline,
     publish::{ArchivedRevision, Record, Snapshot, WriteCache},
 };
 

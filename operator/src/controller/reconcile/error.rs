@@ -1,9 +1,10 @@
 //! Errors of the steps: reason, message, log and schedule of the next attempt.
 
+use remora_compile::prune;
+
 use super::{environment::Environment, report::Reported};
 use crate::{
     api::Reason,
-    compile::prune,
     compiler,
     controller::report::{self, Failure, Fetch},
     publish,

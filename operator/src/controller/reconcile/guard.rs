@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{compile::Compiled, desired::Desired, environment::Environment, observe::Observed};
 use crate::{
     api::names::annotation,
-    compile::guard::{GuardBaseline, Violation},
     controller::report::{Contents, Failure},
+    guard::{GuardBaseline, Violation},
     publish::Snapshot,
 };
 

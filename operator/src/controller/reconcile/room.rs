@@ -7,13 +7,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use remora_compile::is_nearly_full;
 use remora_snapshot::files;
 use tokio::time::Instant;
 
 use super::{desired::Desired, environment::Environment, observe::Observed, report::Reported};
 use crate::{
     api::{Finding, Reason},
-    compile::is_nearly_full,
     controller::report::Failure,
     injection::{Layout, Size, Slots},
     publish::Snapshot,

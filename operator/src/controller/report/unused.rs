@@ -1,9 +1,8 @@
 //! The finding about flags that no application uses.
 
-use crate::{
-    api::{FeatureEnvironmentStatus, Finding, IdleFlags},
-    compile::listed_of,
-};
+use remora_compile::listed_of;
+
+use crate::api::{FeatureEnvironmentStatus, Finding, IdleFlags};
 
 /// Subject of the finding.
 const SUBJECT: &str = "unused flags";

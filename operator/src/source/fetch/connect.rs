@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
+use remora_compile::digest::digest;
 use reqwest::{Certificate, Client, Proxy, redirect};
 use tokio::time::Instant;
 
@@ -11,7 +12,6 @@ use super::{
     proxy::Tunnel,
     resolve::{Guard, Lookup},
 };
-use crate::compile::digest::digest;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum wait for the first byte of an answer, and between two reads.

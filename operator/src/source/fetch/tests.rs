@@ -21,12 +21,14 @@ use flate2::{Compression, write::GzEncoder};
 use http::Response;
 use serde_json::{Value, json};
 
+use remora_compile::document;
+
 use self::{
     cluster::Cluster,
     upstream::{Asked, Certificate, Leading, Upstream},
 };
 use super::{AllowedOrigins, CachedVersion, Error, FetchHints, Fetched, FetchedDocument, Fetcher, Lookup, Origin};
-use crate::{api::FeatureEnvironmentSpec, compile::document};
+use crate::api::FeatureEnvironmentSpec;
 
 /// Text that no error may contain. Every answer that a test expects to be refused contains it.
 const CANARY: &str = "canary-7f3a";

@@ -4,9 +4,8 @@ use std::task::Poll;
 
 use bytes::Buf;
 use memmap2::MmapMut;
-use remora_operator::compile;
-use remora_operator::compile::document::Original;
-use remora_operator::compile::prune::{Rules, prune};
+use remora_compile::document::Original;
+use remora_compile::prune::{Rules, prune};
 
 use super::*;
 use crate::http::body::Portions;
@@ -32,10 +31,14 @@ fn document_after(value: &str, previous: Option<&Document>) -> Arc<Document> {
     });
     let bytes = serde_json::to_vec(&source).unwrap();
     let rules = Rules::new(&[], &[], false, false).unwrap();
-    let pruned = prune(compile::document::parse(&bytes).unwrap(), &rules);
+    let pruned = prune(remora_compile::document::parse(&bytes).unwrap(), &rules);
     let original = Original::new(bytes);
-    let options = compile::Options { environment: "shop", document: Some(&original), ..compile::Options::default() };
-    let compiled = compile::compile_to_files_of(1_000_000, &pruned, &options).unwrap();
+    let options = remora_compile::Options {
+        environment: "shop",
+        document: Some(&original),
+        ..remora_compile::Options::default()
+    };
+    let compiled = remora_compile::compile_to_files_of(1_000_000, &pruned, &options).unwrap();
     let region = |bytes: &[u8]| {
         let mut map = MmapMut::map_anon(bytes.len()).unwrap();
         map.copy_from_slice(bytes);

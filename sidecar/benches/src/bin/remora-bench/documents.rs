@@ -13,7 +13,7 @@ use remora_bench::profile::{ENVIRONMENT, MEDIUM, PLAIN, Profile};
 use remora_bench::server::{Memory, Server};
 use remora_bench::table::{Table, Target};
 use remora_bench::turns::{Side, take};
-use remora_operator::tools::directory;
+use remora_tools::directory;
 
 use super::Programs;
 use super::ratios::on_core;

@@ -16,8 +16,8 @@ use remora_bench::profile::{
 };
 use remora_bench::request::{Asking, context_body, to};
 use remora_bench::server::Server;
-use remora_operator::tools::directory;
 use remora_snapshot::{Role, files};
+use remora_tools::directory;
 
 use super::documents::Served;
 use super::ratios::{known, single};

@@ -1,0 +1,25 @@
+//! The commands of `remora-operator` that need no cluster, as a program of their own.
+
+use std::{io::Write, process::ExitCode};
+
+use clap::Parser;
+use remora_tools::{Command, terminal::is_closed_pipe};
+
+/// Compile, print and compare snapshots of Remora, without a cluster.
+#[derive(Debug, Parser)]
+#[command(name = "remora-tools", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command.run(&mut std::io::stdout()) {
+        Err(error) if !error.downcast_ref().is_some_and(is_closed_pipe) => {
+            // A failed write is ignored: a closed standard error leaves no other place to report to.
+            let _ = writeln!(std::io::stderr(), "remora-tools: {error:#}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}

@@ -18,7 +18,9 @@ pub fn assert_generated(path: &Path, text: &str) {
 #[track_caller]
 fn compare(path: &Path, text: &str, rewrite: Option<&OsStr>) {
     if rewrite.is_some_and(|value| value == "1") {
-        let written = std::fs::write(path, text);
+        // Other tests of the program read the file meanwhile, so it is never half written.
+        let new = path.with_extension("new");
+        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path));
         assert!(written.is_ok(), "{}: {written:?}", path.display());
         return;
     }

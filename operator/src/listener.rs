@@ -17,10 +17,11 @@
 
 mod activity;
 mod answer;
+mod bind;
 mod connection;
 mod limits;
 mod serve;
 mod slots;
 mod transport;
 
-pub use self::{connection::Useful, limits::Limits, serve::serve, transport::Transport};
+pub use self::{bind::bind, connection::Useful, limits::Limits, serve::serve, transport::Transport};

@@ -229,14 +229,14 @@ mod tests {
 
     #[test]
     fn complete_command_line_sets_every_option() {
-        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=0.0.0.0:2 --await 500ms --log-level debug --listen-unix /s/x --cors-origin http://localhost:3000 --cors-origin * --overrides {\"a\":{\"enabled\":true}} --override-key /s/key";
+        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=[::]:2 --await 500ms --log-level debug --listen-unix /s/x --cors-origin http://localhost:3000 --cors-origin * --overrides {\"a\":{\"enabled\":true}} --override-key /s/key";
         let Ok(Command::Serve(options)) = read(line) else { panic!("{:?}", read(line)) };
         assert_eq!(options.snapshots, PathBuf::from("/s"));
         assert_eq!(options.environments, ["a", "b"]);
         assert_eq!(options.listen.to_string(), "[::1]:1");
         assert_eq!(options.listen_unix, Some(PathBuf::from("/s/x")));
         assert_eq!(options.cors_origins, ["http://localhost:3000", "*"]);
-        assert_eq!(options.admin.to_string(), "0.0.0.0:2");
+        assert_eq!(options.admin.to_string(), "[::]:2");
         assert_eq!(options.startup_timeout, Duration::from_millis(500));
         let expected = FlagOverride { flag: "a".to_owned(), enabled: Some(true), value: None, by: OverriddenBy::Pod };
         assert_eq!(options.overrides, [expected]);

@@ -56,10 +56,8 @@ spec:
       {{- with .values.priorityClassName }}
       priorityClassName: {{ . }}
       {{- end }}
-      {{- with .values.nodeSelector }}
       nodeSelector:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
+        {{- toYaml (merge (dict) .values.nodeSelector (dict "kubernetes.io/os" "linux")) | nindent 8 }}
       {{- with .values.tolerations }}
       tolerations:
         {{- toYaml . | nindent 8 }}
@@ -91,7 +89,7 @@ spec:
             {{- range .arguments }}
             - {{ . | quote }}
             {{- end }}
-            - --admin-listen=0.0.0.0:{{ $admin }}
+            - --admin-listen=[::]:{{ $admin }}
             - --log-level={{ .context.Values.logLevel }}
             - --log-json
           env:
@@ -151,4 +149,24 @@ spec:
 {{- $own := dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) "readOnlyRootFilesystem" true "runAsNonRoot" true "seccompProfile" (dict "type" "RuntimeDefault") -}}
 {{- range $field, $value := . }}{{ $_ := set $own $field $value }}{{ end -}}
 {{- toYaml $own -}}
+{{- end }}
+{{- /* A PodDisruptionBudget for the replicas of a part. With one replica, it would block the drain of a node. */}}
+{{- define "remora.disruptionBudget" -}}
+{{- if gt (int .values.replicas) 1 }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "remora.name" .context }}-{{ .part }}
+  namespace: {{ .context.Release.Namespace }}
+  labels:
+    {{- include "remora.labels" .context | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  # A pod that is not ready does not delay the drain of a node.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "remora.selector" (list .context .part) | nindent 6 }}
+{{- end }}
 {{- end }}

@@ -206,7 +206,7 @@
 - name: sidecar
   expression: |-
     {
-      'args': dyn(['--snapshots', '/var/run/remora', '--listen', '127.0.0.1:' + string(variables.port), '--admin', '0.0.0.0:' + string(variables.port + 1), '--await', variables.await, '--log-level', variables.logLevel]
+      'args': dyn(['--snapshots', '/var/run/remora', '--listen', '127.0.0.1:' + string(variables.port), '--admin', '[::]:' + string(variables.port + 1), '--await', variables.await, '--log-level', variables.logLevel]
       + (variables.socket ? ['--listen-unix', '/var/run/remora-socket/remora.sock'] : [])
       + (variables.environments.map(environment, '--environment ' + environment).join(' ').split(' '))),
       'image': dyn('{{ include "remora.image" (list . .Values.image.sidecar) }}'),

@@ -148,7 +148,7 @@ fn deployments_get_arguments_of_their_part_only() {
             "--allowed-origin=https://edge.api.flagsmith.com",
             "--allowed-origin=https://realtime.flagsmith.com",
             "--self-check",
-            "--admin-listen=0.0.0.0:8080",
+            "--admin-listen=[::]:8080",
             "--log-level=info",
             "--log-json",
         ]
@@ -476,9 +476,33 @@ fn eviction_needs_permission_and_webhook() {
 
 #[test]
 fn disruption_budget_needs_several_replicas() {
-    let budget = ("PodDisruptionBudget".to_owned(), "remora-webhook".to_owned());
-    assert!(render(&json!({})).contains_key(&budget));
-    assert!(!render(&json!({"webhook": {"replicas": 1}})).contains_key(&budget));
+    let has = |part: &str, replicas: u32| {
+        let objects = render(&json!({part: {"replicas": replicas}}));
+        objects.contains_key(&("PodDisruptionBudget".to_owned(), format!("remora-{part}")))
+    };
+    for part in ["webhook", "controller"] {
+        assert!(has(part, 2) && !has(part, 1), "{part}");
+    }
+}
+
+#[test]
+fn pods_run_on_linux_and_on_nodes_with_given_labels() {
+    let selector = |objects: &Objects, part: &str| {
+        get(objects, "Deployment", &format!("remora-{part}"))["spec"]["template"]["spec"]["nodeSelector"].clone()
+    };
+    let plain = render(&json!({}));
+    let labels = json!({"nodeSelector": {"pool": "platform"}});
+    let chosen = render(&json!({"controller": labels, "webhook": labels}));
+    for part in ["webhook", "controller"] {
+        assert_eq!(selector(&plain, part), json!({"kubernetes.io/os": "linux"}));
+        assert_eq!(selector(&chosen, part), json!({"kubernetes.io/os": "linux", "pool": "platform"}));
+    }
+}
+
+/// Helm passes the condition of a dependency to the chart.
+#[test]
+fn chart_accepts_condition_of_dependency() {
+    assert_eq!(render(&json!({"enabled": true})), render(&json!({})));
 }
 
 #[test]

@@ -42,6 +42,13 @@ fn network_policies_open_needed_ports_only() {
             "upstreams": {"cidrs": ["198.51.100.0/24", "2001:db8::/32"], "ports": [8080, 443]},
         },
     });
+    let agents = json!({
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "konnectivity-agent"}},
+    });
+    let through_agents = json!({"networkPolicy": {"apiServer": {"peers": [agents]}}});
+    let admission = json!({"ports": [{"port": "webhook"}], "from": [agents]});
+    assert_eq!(spec(&through_agents, "webhook")["ingress"], json!([{"ports": [{"port": "admin"}]}, admission]));
     let block = |cidr: &str| json!({"ipBlock": {"cidr": cidr}});
     // The plugin reads metrics through the API server.
     let observers = json!([{"namespaceSelector": {"matchLabels": {"team": "observers"}}}, block("192.0.2.0/28")]);
@@ -83,7 +90,7 @@ fn webhook_in_network_of_node_uses_given_ports() {
     let ports = json!([{"name": "admin", "containerPort": 10080}, {"name": "webhook", "containerPort": 10443}]);
     assert_eq!(pod["containers"][0]["ports"], ports);
     let arguments = arguments(webhook);
-    for expected in ["--webhook-listen=0.0.0.0:10443", "--admin-listen=0.0.0.0:10080"] {
+    for expected in ["--webhook-listen=[::]:10443", "--admin-listen=[::]:10080"] {
         assert!(arguments.contains(&expected), "{expected} in {arguments:?}");
     }
     let plain = render(&json!({}));

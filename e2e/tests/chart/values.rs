@@ -78,6 +78,7 @@ fn others() -> BTreeMap<String, Value> {
         ("networkPolicy.metrics.namespaceSelector", json!({"matchLabels": {"a": "b"}})),
         ("networkPolicy.dns.ports", json!([5353])),
         ("networkPolicy.apiServer.cidrs", json!(["192.0.2.0/24"])),
+        ("networkPolicy.apiServer.peers", json!([{"podSelector": {"matchLabels": {"a": "b"}}}])),
         ("networkPolicy.apiServer.ports", json!([8443])),
         ("networkPolicy.upstreams.cidrs", json!(["2001:db8::/32"])),
         ("networkPolicy.upstreams.ports", json!([8000])),

@@ -79,9 +79,9 @@ fn container(pod: &Pod<'_>, request: &ParsedOptions, config: &Config, resources:
         sidecar::SNAPSHOTS.to_owned(),
         "--listen".to_owned(),
         format!("127.0.0.1:{}", request.port),
-        // Not on loopback: metrics are scraped from outside the pod.
+        // All addresses of both families: metrics are scraped from outside the pod.
         "--admin".to_owned(),
-        format!("0.0.0.0:{admin}"),
+        format!("[::]:{admin}"),
         "--await".to_owned(),
         request.wait.to_string(),
         "--log-level".to_owned(),

@@ -20,7 +20,7 @@ mod review;
 use std::{convert::Infallible, future::pending, net::SocketAddr};
 
 use kube::Client;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 pub use self::{
@@ -36,7 +36,7 @@ use crate::{
         self,
         certificates::{self, CertificateManager, Files},
     },
-    listener::{Limits, Transport, serve},
+    listener::{Limits, Transport, bind, serve},
 };
 
 /// Settings of the webhook.
@@ -81,7 +81,7 @@ pub async fn run(
     shutdown: watch::Receiver<bool>,
 ) -> Result<(), Error> {
     let address = options.listen;
-    let listener = TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
+    let listener = bind(address).map_err(|source| Error::Listen { address, source })?;
     let (environments, watching_environments) = Environments::watch(client.clone());
     let (namespaces, watching_namespaces) = Namespaces::watch(client.clone());
     let certificate = certificates::Serving::default();

@@ -15,10 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use tokio::{
-    net::TcpListener,
-    sync::{Mutex, watch},
-};
+use tokio::sync::{Mutex, watch};
 
 use crate::{
     controller::metrics::Metrics,
@@ -42,7 +39,7 @@ pub async fn serve(
     gates: Gates,
     shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let listener = TcpListener::bind(address).await?;
+    let listener = listener::bind(address)?;
     listener::serve(listener, router(metrics, gates), Transport::Plain, Limits::admin(), shutdown).await;
     Ok(())
 }

@@ -33,10 +33,10 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "no_controller")]
     pub no_webhook: bool,
     /// Address and port on which the webhook listens for HTTPS.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:8443")]
     pub webhook_listen: SocketAddr,
     /// Address and port on which the operator serves `/healthz`, `/readyz` and `/metrics` over HTTP.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:8080")]
     pub admin_listen: SocketAddr,
     /// Address and port on which the controller accepts signed webhooks of Flagsmith over HTTP. Default: it accepts none.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "no_controller")]

@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll, ready};
 
+use rustix::io::Errno;
 use socket2::{Domain, SockRef, Socket as Socket2, Type};
 use tokio::io::{AsyncRead, AsyncWrite, Interest};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -58,8 +59,20 @@ const SEND_BUFFER: usize = 64 * 1024;
 const BACKLOG: i32 = 1024;
 
 /// Listens on a port. The kernel's buffers count as the container's memory, so their size is limited here.
+///
+/// `[::]` means all addresses of both families. If the kernel has no IPv6, it means those of IPv4.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket2::new(Domain::for_address(address), Type::STREAM.cloexec().nonblocking(), None)?;
+    let of_both_families = address.ip() == Ipv6Addr::UNSPECIFIED;
+    let (address, socket) = match stream_socket(address) {
+        Err(error) if of_both_families && Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) => {
+            let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+            (address, stream_socket(address)?)
+        }
+        socket => (address, socket?),
+    };
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        socket.set_only_v6(false)?;
+    }
     socket.set_reuse_address(true)?;
     // Connections inherit these options from their listener.
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
@@ -69,6 +82,10 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+fn stream_socket(address: SocketAddr) -> io::Result<Socket2> {
+    Socket2::new(Domain::for_address(address), Type::STREAM.cloexec().nonblocking(), None)
+}
+
 impl Listen for TcpListener {
     type Stream = TcpStream;
 
@@ -76,7 +93,8 @@ impl Listen for TcpListener {
         let (stream, address) = self.accept().await?;
         // Each answer is written as a whole, so Nagle's algorithm would only delay it.
         let _ = stream.set_nodelay(true);
-        Ok((stream, Some(address.ip())))
+        // A listener of both families reports an IPv4 address as part of an IPv6 address.
+        Ok((stream, Some(address.ip().to_canonical())))
     }
 }
 
@@ -123,5 +141,26 @@ impl Listen for Socket {
         let (stream, _) = self.listener.accept().await?;
         let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
         Ok((stream, None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn unspecified_address_is_of_both_families() {
+        let listener = bind("[::]:0".parse().unwrap()).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // A machine without IPv6 has no address of it either.
+        let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();
+        for (host, answers) in [("127.0.0.1", true), ("::1", has_ipv6)] {
+            let connected = TcpStream::connect((host, port)).await;
+            assert_eq!(connected.is_ok(), answers, "{host}");
+            if answers {
+                let (_, address) = Listen::next(&listener).await.unwrap();
+                assert_eq!(address, Some(host.parse().unwrap()));
+            }
+        }
     }
 }

@@ -14,14 +14,13 @@
 //! filter of the kernel lets it make no other system calls than those on these and on its own memory.
 //! Its address space and CPU time are bounded ([`Bounds`]). The parent bounds the wall-clock time and the bytes that it
 //! reads. One child runs at a time, so the memory of parent and child stays below a known sum. Namespaces take turns
-//! (`limiter`).
+//! ([`FairSemaphore`]).
 
 mod bounds;
 mod child;
 mod confine;
 mod error;
 mod frame;
-mod limiter;
 mod message;
 mod process;
 mod redact;
@@ -29,6 +28,7 @@ mod work;
 
 use std::{fmt, path::PathBuf};
 
+use self::message::ChildAnswer;
 pub(crate) use self::work::rules;
 pub use self::{
     bounds::Bounds,
@@ -36,8 +36,11 @@ pub use self::{
     error::{Error, Refusal},
     message::{Response, Task},
 };
-use self::{limiter::Limiter, message::ChildAnswer};
+use crate::fair_semaphore::FairSemaphore;
 pub use remora_compile::about::DocumentStats;
+
+/// Number of children at one time. The chart's memory limit includes the memory of this many.
+const CHILDREN_MAX: usize = 1;
 
 /// Path of this program's executable, which stays valid after the file is replaced.
 const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -58,7 +61,7 @@ pub type Function = dyn Fn(Request) -> Result<Response, Error> + Send + Sync;
 #[derive(Debug)]
 pub struct Compiler {
     worker: Worker,
-    limiter: Limiter,
+    permits: FairSemaphore,
 }
 
 /// Way in which a request is compiled.
@@ -90,14 +93,14 @@ impl Compiler {
     #[must_use]
     pub fn with_program(program: impl Into<PathBuf>, document_limit: usize) -> Self {
         let worker = Worker::Child { program: program.into(), document_limit };
-        Self { worker, limiter: Limiter::default() }
+        Self { worker, permits: FairSemaphore::new(CHILDREN_MAX) }
     }
 
     /// Creates a compiler that calls `function`. Simulations use it, in which no real time passes and every document is
     /// trusted: nothing bounds the function.
     #[must_use]
     pub fn with_function(function: Box<Function>) -> Self {
-        Self { worker: Worker::Function(function), limiter: Limiter::default() }
+        Self { worker: Worker::Function(function), permits: FairSemaphore::new(CHILDREN_MAX) }
     }
 
     /// Compiles a document of `namespace`. Waits for the namespace's turn.
@@ -106,7 +109,7 @@ impl Compiler {
     /// If the document is malformed or cannot be compiled, or if the child cannot be started, exceeds a bound, or
     /// crashes.
     pub async fn compile(&self, namespace: &str, request: Request) -> Result<Response, Error> {
-        let _permit = self.limiter.acquire(namespace).await;
+        let _permit = self.permits.acquire(namespace).await;
         let (program, document_limit) = match &self.worker {
             Worker::Child { program, document_limit } => (program, *document_limit),
             Worker::Function(function) => return function(request),

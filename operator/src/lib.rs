@@ -13,7 +13,7 @@
 //! | area | what it does |
 //! |---|---|
 //! | [`memory`] | divides memory among namespaces |
-//! | `places` | divides places for requests among namespaces |
+//! | `fair_semaphore` | bounds tasks that run at one time, and lets namespaces take turns |
 //! | [`api`] | defines the CustomResourceDefinition and all names that the parts of Remora share in the cluster |
 //! | `tasks` | runs tasks beside the reconciliations, at most one of a kind for each environment |
 //! | [`compiler`] | prunes and compiles documents with [`remora_compile`], in child processes with bounded memory and time |
@@ -39,11 +39,11 @@ pub mod ask;
 pub mod cli;
 pub mod compiler;
 pub mod controller;
+mod fair_semaphore;
 pub mod guard;
 pub mod injection;
 pub mod listener;
 pub mod memory;
-mod places;
 pub mod publish;
 pub mod rollout;
 pub mod run;

@@ -1,7 +1,7 @@
 //! Publishes snapshots as ConfigMaps or Secrets, and restores the objects if somebody changes them. Needs the client.
 //!
 //! The publisher writes override shards first and the core last, so a core never names a shard that does not exist. A
-//! core beyond the size of an object is divided into parts, in two sets of objects that take turns. The publisher
+//! core evicted the size of an object is divided into parts, in two sets of objects that take turns. The publisher
 //! knows the published ConfigMaps from one metadata watch, so it sends no request while nothing changed; it polls
 //! Secrets. It never touches objects of other owners. It deletes objects that the core no longer names only after a
 //! grace period, because pods that have not switched yet may still read the old core.
@@ -46,7 +46,7 @@ pub use self::{
     owner::{Destination, Owner},
     read::SnapshotReads,
     record::{ArchivedRevision, Record},
-    record_bounds::Beyond,
+    record_bounds::Evicted,
     snapshot::{File, Snapshot},
     write::is_terminating,
 };
@@ -245,11 +245,11 @@ impl Publisher {
 
     /// True if there may be objects that only earlier pods mount: objects of the other kind or in another format.
     pub fn has_obsolete(&self, destination: &Destination) -> bool {
-        destination.has_other_kind || !self.obsolete(destination).is_empty()
+        destination.may_have_other_kind || !self.obsolete(destination).is_empty()
     }
 
     /// True if objects of the other kind exist in the current format, also if a publication of them was cut off.
-    pub fn has_other_kind(&self, destination: &Destination) -> bool {
+    pub fn is_other_kind_cached(&self, destination: &Destination) -> bool {
         !self.last_first(destination.other_kind(), |format| format == FORMAT).is_empty()
     }
 

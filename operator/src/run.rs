@@ -39,7 +39,7 @@ use crate::{
     rollout::sidecar::SidecarClient,
     source::{
         fetch::{AllowedOrigins, Fetcher, Proxies, SystemLookup},
-        receiver::Receiver,
+        receiver::WebhookReceiver,
     },
 };
 
@@ -94,10 +94,10 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
             }
         }
     };
-    let hooks = Receiver::new(metrics.receiver.clone());
+    let webhook_receiver = WebhookReceiver::new(metrics.receiver.clone());
     let receiver = async {
         match arguments.receiver_listen {
-            Some(address) => receiver::serve(address, hooks.clone(), stopping.clone())
+            Some(address) => receiver::serve(address, webhook_receiver.clone(), stopping.clone())
                 .await
                 .with_context(|| format!("cannot serve the receiver of webhooks on {address}"))?,
             None => {
@@ -106,8 +106,15 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    let controller =
-        controller(&arguments, config, client.clone(), metrics, hooks.clone(), works_since, stopping.clone());
+    let controller = controller(
+        &arguments,
+        config,
+        client.clone(),
+        metrics,
+        webhook_receiver.clone(),
+        works_since,
+        stopping.clone(),
+    );
     let self_check = async {
         match self_check {
             Some(check) => check.run().await,
@@ -150,7 +157,7 @@ async fn controller(
     config: Config,
     client: Client,
     metrics: Metrics,
-    hooks: Receiver,
+    webhook_receiver: WebhookReceiver,
     works_since: watch::Receiver<Option<Timestamp>>,
     mut stopping: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
@@ -178,13 +185,13 @@ async fn controller(
         fetcher: Arc::new(fetcher),
         compiler: Arc::new(Compiler::new(arguments.max_document_bytes)),
         sidecars,
-        receiver: hooks.clone(),
+        webhook_receiver: webhook_receiver.clone(),
         metrics: metrics.clone(),
         memory: Memory::for_long(arguments.max_snapshot_bytes),
         instance: Some(instance.clone()),
     };
     metrics.set_leading(true);
-    hooks.set_leading(true);
+    webhook_receiver.set_leading(true);
     let mut drained = stopping.clone();
     let auditor = Auditor::new(
         fenced,
@@ -204,7 +211,7 @@ async fn controller(
         () = drain_timeout => tracing::warn!("aborted reconciliations that did not finish within {} s", DRAIN.as_secs()),
     }
     metrics.set_leading(false);
-    hooks.set_leading(false);
+    webhook_receiver.set_leading(false);
     election.release().await;
     Ok(())
 }

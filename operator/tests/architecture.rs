@@ -103,7 +103,7 @@ fn steps_of_reconciliation_import_no_whole_state() {
 #[test]
 fn modules_that_all_areas_use_import_no_area() {
     let imports = Imports::of(&files(OPERATOR));
-    for module in ["memory", "places", "tasks"] {
+    for module in ["fair_semaphore", "memory", "tasks"] {
         let areas = imports.areas_of(module);
         assert!(areas.is_empty(), "{module} imports {areas:?}");
     }

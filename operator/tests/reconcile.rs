@@ -75,7 +75,7 @@ use remora_operator::{
     rollout::{RunningPodsFeed, running_pods, sidecar::SidecarClient},
     source::{
         fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
-        receiver::Receiver,
+        receiver::WebhookReceiver,
     },
 };
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ struct Operator {
     context: Arc<Context>,
     writer: ObjectsFeed,
     pods: RunningPodsFeed,
-    receiver: Receiver,
+    receiver: WebhookReceiver,
     metrics: Metrics,
 }
 
@@ -138,14 +138,14 @@ impl Operator {
         let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
         let metrics = Metrics::default();
         let sidecars = SidecarClient::new().unwrap();
-        let receiver = Receiver::default();
+        let receiver = WebhookReceiver::default();
         receiver.set_leading(true);
         let deps = Deps {
             fetcher: Arc::new(fetcher),
             compiler: Arc::new(compiler),
             client,
             sidecars,
-            receiver: receiver.clone(),
+            webhook_receiver: receiver.clone(),
             metrics: metrics.clone(),
             memory: Memory::for_long(snapshot_bytes),
             instance: None,

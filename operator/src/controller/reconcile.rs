@@ -89,7 +89,7 @@ use crate::{
     source::{
         fetch::Fetcher,
         realtime::Streams,
-        receiver::Receiver,
+        receiver::WebhookReceiver,
         trigger::{TriggerRequest, TriggerSender},
     },
 };
@@ -110,11 +110,11 @@ pub struct Context {
     observer: Observer,
     lister: PodLister,
     collector: Collector,
-    receiver: Receiver,
+    webhook_receiver: WebhookReceiver,
     /// Sender of triggers for early reconciliations.
-    sender: TriggerSender,
-    /// Receiver of the triggers for early reconciliations, until the controller takes it.
-    triggers: Mutex<Option<mpsc::Receiver<TriggerRequest>>>,
+    trigger_sender: TriggerSender,
+    /// Receiver of these triggers, until the controller takes it.
+    trigger_requests: Mutex<Option<mpsc::Receiver<TriggerRequest>>>,
 }
 
 impl Context {
@@ -126,29 +126,29 @@ impl Context {
 
     /// Creates a context that has bounds over all environments in common with others.
     fn sharing(deps: Deps, shared: &Shared, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
-        let Deps { client, fetcher, compiler, sidecars, receiver, metrics, instance, memory } = deps;
-        let (sender, triggers) = TriggerSender::new();
+        let Deps { client, fetcher, compiler, sidecars, webhook_receiver, metrics, instance, memory } = deps;
+        let (trigger_sender, trigger_requests) = TriggerSender::new();
         let nudger = Nudger::new(client.clone(), pods.clone()).sharing(&shared.patches);
         Self {
             collector: Collector::new(
                 pods.clone(),
                 sidecars.clone(),
                 Arc::clone(&fetcher),
-                sender.clone(),
+                trigger_sender.clone(),
                 metrics.usage.clone(),
                 &shared.counts,
             ),
-            observer: Observer::new(pods, nudger.clone(), sidecars, sender.clone()),
+            observer: Observer::new(pods, nudger.clone(), sidecars, trigger_sender.clone()),
             streams: Streams::new(
                 Arc::clone(&fetcher),
-                sender.clone(),
+                trigger_sender.clone(),
                 metrics.realtime.clone(),
                 shared.streams.clone(),
             ),
             lister: PodLister::new(client.clone(), shared.lists.clone()),
-            receiver,
-            sender,
-            triggers: Mutex::new(Some(triggers)),
+            webhook_receiver,
+            trigger_sender,
+            trigger_requests: Mutex::new(Some(trigger_requests)),
             fetcher,
             compiler,
             memory,
@@ -163,8 +163,8 @@ impl Context {
 
     /// Returns the receiver of triggers for early reconciliations. The receiver can be taken once; a second call
     /// returns `None`.
-    pub fn triggers(&self) -> Option<mpsc::Receiver<TriggerRequest>> {
-        self.triggers.lock().take()
+    pub fn trigger_requests(&self) -> Option<mpsc::Receiver<TriggerRequest>> {
+        self.trigger_requests.lock().take()
     }
 }
 

@@ -58,7 +58,7 @@ impl Publisher {
         destination: &Destination,
         past: &ArchivedRevision,
     ) -> Result<Option<Snapshot>, Error> {
-        let _place = self.reads.place(&destination.owner).await;
+        let _permit = self.reads.acquire(&destination.owner).await;
         let objects = destination.current();
         let mut files = Vec::new();
         for (file, digest) in &past.files {
@@ -75,14 +75,14 @@ impl Publisher {
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn forget_former(
+    pub async fn delete_copies_in_other_kind(
         &self,
         destination: &Destination,
         dropped: &[ArchivedRevision],
         kept: &[ArchivedRevision],
         cache: &mut WriteCache,
     ) -> Result<(), Error> {
-        self.forget_in(destination.other_kind(), dropped, kept, cache).await
+        self.delete_unneeded(destination.other_kind(), dropped, kept, cache).await
     }
 
     /// Deletes the objects that dropped revisions use and kept revisions do not. An object that the watch has not
@@ -90,17 +90,17 @@ impl Publisher {
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
-    pub async fn forget(
+    pub async fn delete_copies(
         &self,
         destination: &Destination,
         dropped: &[ArchivedRevision],
         kept: &[ArchivedRevision],
         cache: &mut WriteCache,
     ) -> Result<(), Error> {
-        self.forget_in(destination.current(), dropped, kept, cache).await
+        self.delete_unneeded(destination.current(), dropped, kept, cache).await
     }
 
-    async fn forget_in(
+    async fn delete_unneeded(
         &self,
         objects: Collection<'_>,
         dropped: &[ArchivedRevision],

@@ -29,7 +29,7 @@ pub struct Destination {
     /// Kind of the published objects.
     pub object_kind: ObjectKind,
     /// True if there may be objects of the other kind. They are kept up to date until no pod mounts them.
-    pub has_other_kind: bool,
+    pub may_have_other_kind: bool,
     /// True if a publication in objects of the other kind may have been cut off. Its objects are deleted unless pods mount
     /// them: those that were admitted while nothing was published.
     pub has_unfinished: bool,
@@ -55,7 +55,7 @@ impl Destination {
 
     /// Returns the objects of the other kind, if there may be any.
     pub(super) fn other_kind_if_used(&self) -> Option<Collection<'_>> {
-        self.has_other_kind.then(|| self.other_kind())
+        self.may_have_other_kind.then(|| self.other_kind())
     }
 }
 

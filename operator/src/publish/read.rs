@@ -15,27 +15,27 @@ use super::{
 };
 use crate::{
     api::names::{FORMAT, Format, annotation},
-    places::{FairPlaces, Place},
+    fair_semaphore::{FairSemaphore, Permit},
 };
 
 /// Number of snapshots that are read from the cluster at a time. A snapshot is in memory as a whole before its size is
 /// known and its memory can be reserved.
 const READS: usize = 1;
 
-/// Place for reading a snapshot from the cluster, which several publishers may share. Namespaces take turns.
+/// Permit for reading a snapshot from the cluster, which several publishers may share. Namespaces take turns.
 #[derive(Clone, Debug)]
-pub struct SnapshotReads(FairPlaces);
+pub struct SnapshotReads(FairSemaphore);
 
 impl Default for SnapshotReads {
     fn default() -> Self {
-        Self(FairPlaces::new(READS))
+        Self(FairSemaphore::new(READS))
     }
 }
 
 impl SnapshotReads {
     /// Waits for the place.
-    pub(super) async fn place(&self, owner: &Owner) -> Place {
-        self.0.place(&owner.namespace).await
+    pub(super) async fn acquire(&self, owner: &Owner) -> Permit {
+        self.0.acquire(&owner.namespace).await
     }
 }
 
@@ -88,7 +88,7 @@ impl Publisher {
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
     pub async fn read_published(&self, destination: &Destination) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
-        let _place = self.reads.place(&destination.owner).await;
+        let _place = self.reads.acquire(&destination.owner).await;
         let Some((objects, _)) = self.published(destination) else {
             return Ok(None);
         };

@@ -16,7 +16,7 @@ const DIGEST: usize = 64;
 
 /// Revisions that a record has no room for.
 #[derive(Debug, Default)]
-pub struct Beyond {
+pub struct Evicted {
     /// Revisions whose copies are objects of the published kind.
     pub current: Vec<ArchivedRevision>,
     /// Revisions whose copies are objects of the other kind.
@@ -26,30 +26,30 @@ pub struct Beyond {
 impl Record {
     /// Removes the oldest revisions that the record has no room for: first of the other kind, then those that were dropped,
     /// then of the history, except those in `needed`.
-    pub fn bound(&mut self, needed: &[&str]) -> Beyond {
-        let mut beyond = Beyond::default();
+    pub fn evict(&mut self, needed: &[&str]) -> Evicted {
+        let mut evicted = Evicted::default();
         let mut size = size(self);
         while size > RECORD_BYTES || self.archived_in_other_kind.len() > REVISIONS {
             let Some(oldest) = oldest(&self.archived_in_other_kind, &[]) else { break };
             let past = self.archived_in_other_kind.remove(oldest);
             size = size.saturating_sub(of(&past));
-            beyond.archived_in_other_kind.push(past);
+            evicted.archived_in_other_kind.push(past);
         }
         while size > RECORD_BYTES || self.dropped.len() > REVISIONS {
             let Some(past) = self.dropped.pop() else { break };
             size = size.saturating_sub(of(&past));
-            beyond.current.push(past);
+            evicted.current.push(past);
         }
         while size > RECORD_BYTES {
             let Some(oldest) = oldest(&self.history, needed) else { break };
             let past = self.history.remove(oldest);
             size = size.saturating_sub(of(&past));
-            beyond.current.push(past);
+            evicted.current.push(past);
         }
-        beyond
+        evicted
     }
 
-    /// True if the operator may have written this record: no list is longer than [`Record::bound`] leaves it, all revisions
+    /// True if the operator may have written this record: no list is longer than [`Record::evict`] leaves it, all revisions
     /// have the form of one, and all files are ones that a snapshot has.
     pub(super) fn is_bounded(&self) -> bool {
         let lists = [&self.history, &self.dropped, &self.archived_in_other_kind];
@@ -127,13 +127,13 @@ mod tests {
         let former: Vec<ArchivedRevision> = (20..40).rev().map(past).collect();
         let mut record = record(history.clone(), former);
         assert!(size(&record) > 256 << 10, "the record has only {} bytes", size(&record));
-        let beyond = record.bound(&[]);
+        let evicted = record.evict(&[]);
         assert!(size(&record) <= RECORD_BYTES && record.is_bounded());
         assert_eq!(revisions(&record.history), revisions(&history), "the other kind's copies go first");
-        assert_eq!(beyond.archived_in_other_kind[0].revision, past(20).revision, "the oldest goes first");
+        assert_eq!(evicted.archived_in_other_kind[0].revision, past(20).revision, "the oldest goes first");
         assert!(
-            beyond.current.is_empty()
-                && record.archived_in_other_kind.len() + beyond.archived_in_other_kind.len() == 20
+            evicted.current.is_empty()
+                && record.archived_in_other_kind.len() + evicted.archived_in_other_kind.len() == 20
         );
     }
 
@@ -142,9 +142,9 @@ mod tests {
         let history: Vec<ArchivedRevision> = (0..40).rev().map(past).collect();
         let mut record = record(history, vec![past(0)]);
         let (pinned, second) = (past(0).revision, past(1).revision);
-        let beyond = record.bound(&[&pinned]);
+        let evicted = record.evict(&[&pinned]);
         assert!(size(&record) <= RECORD_BYTES && record.archived_in_other_kind.is_empty());
-        assert_eq!(beyond.current[0].revision, second);
+        assert_eq!(evicted.current[0].revision, second);
         assert!(revisions(&record.history).contains(&pinned.as_str()));
     }
 
@@ -155,7 +155,7 @@ mod tests {
             (0..100).map(|number| ArchivedRevision { files: Default::default(), ..past(number) }).collect(),
         );
         assert!(!kinds.is_bounded());
-        kinds.bound(&[]);
+        kinds.evict(&[]);
         assert!(kinds.is_bounded());
         for revision in ["", "../secrets", "a b", &"a".repeat(REVISION + 1)] {
             let altered = ArchivedRevision { revision: revision.to_owned(), ..past(1) };

@@ -48,7 +48,7 @@ pub struct Nudger {
     in_progress: InProgress,
 }
 
-/// Places for patches, which several nudgers may share.
+/// Permits for patches, which several nudgers may share.
 #[derive(Clone, Debug)]
 pub struct Patches(Arc<Pace>);
 
@@ -99,7 +99,7 @@ impl Nudger {
         Self { client, pods, pace: Patches::default().0, in_progress: InProgress::default() }
     }
 
-    /// Uses the places for patches that other nudgers use, too.
+    /// Uses the permits for patches that other nudgers use, too.
     #[must_use]
     pub fn sharing(self, patches: &Patches) -> Self {
         Self { pace: Arc::clone(&patches.0), ..self }
@@ -152,7 +152,7 @@ impl Nudger {
         let body = &json!({"metadata": {"annotations": {key: value}}});
         stream::iter(names)
             .map(async |name| {
-                let _place = self.pace.place(namespace).await;
+                let _permit = self.pace.acquire(namespace).await;
                 patch(namespace, pods, name, body).await
             })
             .buffer_unordered(CONCURRENT_PATCHES)

@@ -25,7 +25,7 @@ use crate::{
 
 /// The snapshot that the pods of an environment should serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedRevision {
+pub struct ObservationTarget {
     /// UID of the FeatureEnvironment. A name alone may be reused.
     pub uid: String,
     /// Namespace of the FeatureEnvironment and of its pods.
@@ -51,7 +51,7 @@ pub struct ObservedRevision {
 /// The observations of all environments.
 pub struct Observer {
     deps: Arc<Deps>,
-    observations: Tasks<ObservedRevision, Found>,
+    observations: Tasks<ObservationTarget, Found>,
 }
 
 /// Dependencies of every observation.
@@ -78,7 +78,7 @@ impl Observer {
 
     /// Observes the pods of `target` from now on, and returns the latest counts. Observing the same target again continues
     /// the running observation; another target of the same environment replaces it.
-    pub fn observe(&self, target: ObservedRevision) -> Option<Pods> {
+    pub fn observe(&self, target: ObservationTarget) -> Option<Pods> {
         let (namespace, name) = (target.namespace.clone(), target.environment.to_string());
         let found = self.observations.ensure(&namespace, &name, target, |target| {
             let found = Found::default();

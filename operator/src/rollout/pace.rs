@@ -5,26 +5,26 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-use crate::places::{FairPlaces, Place};
+use crate::fair_semaphore::{FairSemaphore, Permit};
 
-/// Places for requests of one kind, which namespaces share evenly.
+/// Permits for requests of one kind, which namespaces share evenly.
 #[derive(Debug)]
 pub(super) struct Pace {
-    places: FairPlaces,
+    permits: FairSemaphore,
     gap: Duration,
     /// Earliest beginning of the next request.
     next: Mutex<Option<Instant>>,
 }
 
 impl Pace {
-    /// Creates this many places, of which one is given every `gap`.
-    pub(super) fn new(places: usize, gap: Duration) -> Self {
-        Self { places: FairPlaces::new(places), gap, next: Mutex::default() }
+    /// Creates this many permits, of which one is given every `gap`.
+    pub(super) fn new(permits: usize, gap: Duration) -> Self {
+        Self { permits: FairSemaphore::new(permits), gap, next: Mutex::default() }
     }
 
-    /// Waits until a request of the namespace may begin. The request holds the place until it ends.
-    pub(super) async fn place(&self, namespace: &str) -> Place {
-        let place = self.places.place(namespace).await;
+    /// Waits until a request of the namespace may begin. The request holds the permit until it ends.
+    pub(super) async fn acquire(&self, namespace: &str) -> Permit {
+        let permit = self.permits.acquire(namespace).await;
         let begin = {
             let mut next = self.next.lock();
             let now = Instant::now();
@@ -33,7 +33,7 @@ impl Pace {
             begin
         };
         sleep_until(begin).await;
-        place
+        permit
     }
 }
 
@@ -46,11 +46,11 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn requests_begin_with_gap_and_within_places() {
+    async fn requests_begin_with_gap_and_within_permits() {
         let (pace, running, most) = (Pace::new(3, Duration::from_millis(10)), AtomicUsize::new(0), AtomicUsize::new(0));
         let began = Instant::now();
         let request = async || {
-            let _place = pace.place("shop").await;
+            let _permit = pace.acquire("shop").await;
             most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(100)).await;
             running.fetch_sub(1, Ordering::SeqCst);
@@ -61,7 +61,7 @@ mod tests {
 
         let began = Instant::now();
         for _ in 0..10 {
-            drop(pace.place("shop").await);
+            drop(pace.acquire("shop").await);
         }
         assert!(began.elapsed() >= Duration::from_millis(90), "{:?}", began.elapsed());
     }

@@ -11,20 +11,20 @@ use crate::{
         ObjectKind,
         names::{EnvironmentName, FORMAT},
     },
+    fair_semaphore::FairSemaphore,
     injection::pods::Error,
-    places::FairPlaces,
 };
 
 /// Number of lists of pods at one time. A page of such a list is in memory as a whole.
 const LISTS: usize = 2;
 
-/// Places for lists of pods, which several listers may share. Namespaces share them evenly.
+/// Permits for lists of pods, which several listers may share. Namespaces share them evenly.
 #[derive(Clone, Debug)]
-pub struct Lists(FairPlaces);
+pub struct Lists(FairSemaphore);
 
 impl Default for Lists {
     fn default() -> Self {
-        Self(FairPlaces::new(LISTS))
+        Self(FairSemaphore::new(LISTS))
     }
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct PodLister {
 }
 
 impl PodLister {
-    /// Creates a lister that sends its requests through `client`, in places of `lists`.
+    /// Creates a lister that sends its requests through `client`, with permits of `lists`.
     pub(crate) fn new(client: Client, lists: Lists) -> Self {
         Self { client, lists }
     }
@@ -75,9 +75,9 @@ impl PodLister {
         Ok(Volumes::of(self.list(namespace, environment).await?))
     }
 
-    /// Lists the running pods, in a place of the namespace.
+    /// Lists the running pods, with a permit of the namespace.
     async fn list(&self, namespace: &str, environment: &EnvironmentName) -> Result<Vec<Injected>, Error> {
-        let _place = self.lists.0.place(namespace).await;
+        let _permit = self.lists.0.acquire(namespace).await;
         pods::list(&self.client, namespace, environment).await
     }
 }

@@ -8,7 +8,7 @@ use serde::{
     de::{self, MapAccess, Visitor},
 };
 
-use crate::places::FairPlaces;
+use crate::fair_semaphore::FairSemaphore;
 
 /// Number of sidecars that are asked at a time, over all environments.
 const CONCURRENT_REQUESTS: usize = 64;
@@ -29,8 +29,8 @@ const FLAG_MAX: usize = 2000;
 #[derive(Clone, Debug)]
 pub struct SidecarClient {
     client: Client,
-    questions: FairPlaces,
-    readings: FairPlaces,
+    questions: FairSemaphore,
+    readings: FairSemaphore,
 }
 
 /// Error: the HTTP client cannot be created.
@@ -75,13 +75,13 @@ impl SidecarClient {
             .timeout(TIMEOUT)
             .pool_max_idle_per_host(0)
             .build()?;
-        let [questions, readings] = [CONCURRENT_REQUESTS, CONCURRENT_READINGS].map(FairPlaces::new);
+        let [questions, readings] = [CONCURRENT_REQUESTS, CONCURRENT_READINGS].map(FairSemaphore::new);
         Ok(Self { client, questions, readings })
     }
 
     /// Asks the sidecar with this admin port which revision of the environment of the namespace it serves.
     pub(super) async fn ask(&self, address: SocketAddr, namespace: &str, environment: &str) -> Reply {
-        let _place = self.questions.place(namespace).await;
+        let _permit = self.questions.acquire(namespace).await;
         match self.text(address, "revisions", ANSWER_BYTES_MAX).await {
             Some(text) => Reply::Serves(revision(&text, environment).map(str::to_owned)),
             None => Reply::Silent,
@@ -91,7 +91,7 @@ impl SidecarClient {
     /// Reads how often the flags of the environment of the namespace were used. `None` if the sidecar did not answer, or
     /// not as a sidecar does.
     pub async fn uses(&self, address: SocketAddr, namespace: &str, environment: &str) -> Option<Uses> {
-        let _place = self.readings.place(namespace).await;
+        let _permit = self.readings.acquire(namespace).await;
         let text = self.text(address, &format!("uses/{environment}"), USES_BYTES_MAX).await?;
         serde_json::from_str(&text).ok().filter(|uses: &Uses| uses.process.len() <= PROCESS_MAX)
     }

@@ -11,11 +11,11 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use tokio::{net::TcpListener, sync::watch};
+use tokio::sync::watch;
 
 use crate::{
     listener::{self, Limits, Transport, Useful},
-    source::receiver::{Receiver, Verdict},
+    source::receiver::{Verdict, WebhookReceiver},
 };
 
 /// Header with the signature of the body.
@@ -25,15 +25,19 @@ const SIGNATURE: &str = "x-flagsmith-signature";
 ///
 /// # Errors
 /// If the port cannot be bound.
-pub(super) async fn serve(address: SocketAddr, receiver: Receiver, shutdown: watch::Receiver<bool>) -> io::Result<()> {
-    let listener = TcpListener::bind(address).await?;
+pub(super) async fn serve(
+    address: SocketAddr,
+    receiver: WebhookReceiver,
+    shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let listener = listener::bind(address)?;
     tracing::info!(%address, "the receiver of webhooks listens");
     listener::serve(listener, router(receiver), Transport::Plain, Limits::receiver(), shutdown).await;
     Ok(())
 }
 
 /// Returns the router of the port.
-fn router(receiver: Receiver) -> Router {
+fn router(receiver: WebhookReceiver) -> Router {
     Router::new()
         .route("/flagsmith/{namespace}", post(of_namespace))
         .route("/flagsmith/{namespace}/{environment}", post(of_environment))
@@ -42,7 +46,7 @@ fn router(receiver: Receiver) -> Router {
 }
 
 async fn of_namespace(
-    State(receiver): State<Receiver>,
+    State(receiver): State<WebhookReceiver>,
     Path(namespace): Path<String>,
     headers: HeaderMap,
     body: Bytes,
@@ -51,7 +55,7 @@ async fn of_namespace(
 }
 
 async fn of_environment(
-    State(receiver): State<Receiver>,
+    State(receiver): State<WebhookReceiver>,
     Path((namespace, environment)): Path<(String, String)>,
     headers: HeaderMap,
     body: Bytes,
@@ -94,7 +98,7 @@ mod tests {
 
     async fn post(path: &str, signed: &[u8], body: &[u8]) -> StatusCode {
         let (sender, _requests) = TriggerSender::new();
-        let receiver = Receiver::default();
+        let receiver = WebhookReceiver::default();
         receiver.set_leading(true);
         receiver.keep("shop", "storefront", "uid", SigningSecret::new(SECRET), &sender);
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET), signed);

@@ -8,6 +8,14 @@ pub(crate) fn ceiling(first: Duration, most: Duration, failures: u32) -> Duratio
     first.saturating_mul(1_u32 << failures.min(16)).min(most)
 }
 
+/// Largest part by which a regular pause is shorter or longer than its mean.
+pub(crate) const JITTER: f64 = 0.1;
+
+/// Returns the duration with a jitter of at most [`JITTER`]. `chance` is a number from 0 to 1.
+pub(crate) fn around(duration: Duration, chance: f64) -> Duration {
+    duration.mul_f64(1.0 - JITTER + 2.0 * JITTER * chance)
+}
+
 /// Returns 20 % to 100 % of the ceiling, so that a retry never follows at once. `chance` is a number from 0 to 1.
 pub(crate) fn jittered(ceiling: Duration, chance: f64) -> Duration {
     ceiling.mul_f64(0.2 + 0.8 * chance)

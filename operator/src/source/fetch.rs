@@ -211,9 +211,11 @@ impl Fetcher {
         spec: &FeatureEnvironmentSpec,
         hints: &FetchHints,
     ) -> Result<Fetched, Error> {
-        let planned = spec.source.planned().ok_or(Error::InvalidSource(
-            "set exactly one of flagsmith, document.configMapKeyRef and document.secretKeyRef",
-        ))?;
+        let planned = spec.source.planned().ok_or_else(|| {
+            Error::InvalidSource(
+                "set exactly one of flagsmith, document.configMapKeyRef and document.secretKeyRef".to_owned(),
+            )
+        })?;
         // The reservation comes before every other shared resource, so that no fetch waits for it while holding one.
         let wanted = match planned {
             PlannedSource::Flagsmith(_) => hints.expected,

@@ -5,7 +5,7 @@
 //! beside it.
 
 pub(crate) mod metrics;
-mod places;
+mod permits;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use self::metrics::RealtimeMetrics;
-pub use self::places::StreamPlaces;
+pub use self::permits::StreamPermits;
 use self::stream::{Shared, follow};
 use crate::{
     api::{Flagsmith, Realtime},
@@ -44,15 +44,20 @@ pub struct Streams {
     fetcher: Arc<Fetcher>,
     triggers: TriggerSender,
     metrics: RealtimeMetrics,
-    places: StreamPlaces,
+    permits: StreamPermits,
     followed: Tasks<StreamTarget, Arc<Shared>>,
 }
 
 impl Streams {
-    /// Creates an empty set of streams. Streams are opened with `fetcher`, in `places`, and trigger reconciliations through
+    /// Creates an empty set of streams. Streams are opened with `fetcher`, in `permits`, and trigger reconciliations through
     /// `triggers`.
-    pub fn new(fetcher: Arc<Fetcher>, triggers: TriggerSender, metrics: RealtimeMetrics, places: StreamPlaces) -> Self {
-        Self { fetcher, triggers, metrics, places, followed: Tasks::default() }
+    pub fn new(
+        fetcher: Arc<Fetcher>,
+        triggers: TriggerSender,
+        metrics: RealtimeMetrics,
+        permits: StreamPermits,
+    ) -> Self {
+        Self { fetcher, triggers, metrics, permits, followed: Tasks::default() }
     }
 
     /// Follows `target` for this environment, or ends its stream if `target` is `None`. `document_time` is the time of the last
@@ -68,7 +73,7 @@ impl Streams {
             self.followed.remove(namespace, name);
             return None;
         };
-        // A stream that is replaced ends soon, which returns its task's place.
+        // A stream that is replaced ends soon, which returns its task's permit.
         let shared = self.followed.ensure(namespace, name, target, |target| self.start(namespace, name, target));
         shared.set_document_time(document_time);
         Some(shared.state_text())
@@ -87,23 +92,23 @@ impl Streams {
     ) -> (Arc<Shared>, impl Future<Output = ()> + Send + use<>) {
         let shared = Arc::new(Shared::default());
         let (fetcher, triggers, metrics) = (Arc::clone(&self.fetcher), self.triggers.clone(), self.metrics.clone());
-        let (places, for_task, target) = (self.places.clone(), Arc::clone(&shared), target.clone());
+        let (permits, for_task, target) = (self.permits.clone(), Arc::clone(&shared), target.clone());
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let following = async move {
             loop {
-                let mut place = match places.request(&namespace) {
-                    Ok(place) => place,
+                let mut permit = match permits.request(&namespace) {
+                    Ok(permit) => permit,
                     Err(turn) => {
                         for_task.set_state_text("polled only: too many streams are followed already".to_owned());
                         tracing::warn!(namespace, environment = name, "too many streams: polled only");
                         triggers.send(&namespace, &name, Trigger::Report).await;
-                        turn.place().await
+                        turn.permit().await
                     }
                 };
                 tokio::select! {
                     () = follow(&namespace, &name, &target, &fetcher, &triggers, &metrics, &for_task) => return,
-                    // The stream ends here, and waits for another place.
-                    () = place.reclaimed() => {}
+                    // The stream ends here, and waits for another permit.
+                    () = permit.revoked() => {}
                 }
             }
         };

@@ -58,7 +58,7 @@ struct Starting {
 
 /// Guard: until it is dropped, some environments may not have been reconciled since the start.
 #[must_use = "the pass ends when the guard is dropped"]
-pub struct FirstPass(Receiver);
+pub struct FirstPass(WebhookReceiver);
 
 impl Drop for FirstPass {
     fn drop(&mut self) {
@@ -79,7 +79,7 @@ impl FirstPass {
 
 /// Receiver of webhooks. Clones share their targets.
 #[derive(Clone, Default)]
-pub struct Receiver(Arc<Shared>);
+pub struct WebhookReceiver(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -89,7 +89,7 @@ struct Shared {
     metrics: ReceiverMetrics,
 }
 
-impl Receiver {
+impl WebhookReceiver {
     /// Creates a receiver without targets.
     #[must_use]
     pub fn new(metrics: ReceiverMetrics) -> Self {

@@ -21,7 +21,7 @@ use remora_operator::{
     rollout::{running_pods, sidecar::SidecarClient},
     source::{
         fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
-        receiver::Receiver,
+        receiver::WebhookReceiver,
     },
 };
 use serde_json::{Value, json};
@@ -83,14 +83,14 @@ impl Process {
         let client = network.client(&life);
         let (objects, writer) = publish::objects();
         let allowed = AllowedOrigins::new(&[]).unwrap();
-        let receiver = Receiver::default();
+        let receiver = WebhookReceiver::default();
         receiver.set_leading(true);
         let deps = Deps {
             fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
             compiler: Arc::new(Compiler::with_function(Box::new(documents::compile))),
             client,
             sidecars: SIDECARS.clone(),
-            receiver,
+            webhook_receiver: receiver,
             metrics: Metrics::default(),
             instance: None,
             memory: remora_operator::memory::Memory::for_long(remora_operator::controller::reconcile::SNAPSHOTS_MAX),

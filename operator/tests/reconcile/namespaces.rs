@@ -47,7 +47,7 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
     let client = Client::new(service, "default");
     let allowed = AllowedOrigins::new(&[]).unwrap();
     let deps = Deps {
-        receiver: remora_operator::source::receiver::Receiver::default(),
+        webhook_receiver: remora_operator::source::receiver::WebhookReceiver::default(),
         fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
         compiler: super::compiler(),
         client,

@@ -241,7 +241,7 @@ async fn archived_core_in_parts_is_restored_and_forgotten() {
         assert_eq!(restored.as_ref(), Some(snapshot));
     }
     desk.cluster.observe(&mut desk.writer);
-    desk.publisher.forget(&destination(), &[past(&first)], &[past(&second)], &mut desk.cache).await.unwrap();
+    desk.publisher.delete_copies(&destination(), &[past(&first)], &[past(&second)], &mut desk.cache).await.unwrap();
     assert_eq!(desk.publisher.read_archived(&destination(), &past(&first)).await.unwrap(), None);
     assert_eq!(desk.publisher.read_archived(&destination(), &past(&second)).await.unwrap(), Some(second));
 }

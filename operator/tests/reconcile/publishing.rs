@@ -48,7 +48,7 @@ pub(super) fn destination() -> Destination {
             block_owner_deletion: Some(true),
         },
     };
-    Destination { owner, object_kind: ObjectKind::ConfigMap, has_other_kind: false, has_unfinished: false }
+    Destination { owner, object_kind: ObjectKind::ConfigMap, may_have_other_kind: false, has_unfinished: false }
 }
 
 fn snapshot(revision: &str, files: &[(&str, &str)]) -> Snapshot {
@@ -163,7 +163,7 @@ async fn archived_revisions_share_unchanged_files() {
 
     // Objects that another revision still needs stay.
     desk.cluster.observe(&mut desk.writer);
-    desk.publisher.forget(&destination(), &[past(&first)], &[past(&second)], &mut desk.cache).await.unwrap();
+    desk.publisher.delete_copies(&destination(), &[past(&first)], &[past(&second)], &mut desk.cache).await.unwrap();
     assert_eq!(desk.cluster.names().len(), 2);
     assert_eq!(desk.publisher.read_archived(&destination(), &past(&second)).await.unwrap().as_ref(), Some(&second));
     assert_eq!(desk.publisher.read_archived(&destination(), &past(&first)).await.unwrap(), None);

@@ -51,7 +51,7 @@ async fn signed_webhook_triggers_fetch_of_its_environment() {
         |secret: &str| operator.receiver.receive("shop", Some("storefront"), Some(&sign(secret, b"{}")), b"{}");
     assert_eq!(receive("another secret, as long"), Verdict::Refused);
     assert_eq!(receive(SECRET), Verdict::Accepted);
-    let mut triggers = operator.context.triggers().unwrap();
+    let mut triggers = operator.context.trigger_requests().unwrap();
     let request = tokio::time::timeout(Duration::from_secs(10), triggers.recv()).await.unwrap().unwrap();
     assert_eq!((request.name.as_str(), request.trigger), ("storefront", Trigger::FetchWhole));
 }
@@ -95,7 +95,7 @@ async fn webhooks_of_costly_environment_wait_for_its_pause() {
     reconciling.await.unwrap().unwrap();
     assert_eq!(cluster.last_status()["webhook"], "receiving");
 
-    let mut triggers = operator.context.triggers().unwrap();
+    let mut triggers = operator.context.trigger_requests().unwrap();
     let receive = || operator.receiver.receive("shop", Some("storefront"), Some(&sign(SECRET, b"{}")), b"{}");
     assert_eq!(receive(), Verdict::Accepted);
     let soon = Duration::from_secs(10);

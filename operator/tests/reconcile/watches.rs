@@ -18,7 +18,7 @@ use remora_operator::{
     rollout::sidecar::SidecarClient,
     source::{
         fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
-        receiver::{Receiver, Verdict},
+        receiver::{Verdict, WebhookReceiver},
     },
 };
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ fn deps(client: Client) -> Deps {
     let _installed_already = rustls::crypto::ring::default_provider().install_default();
     let allowed = AllowedOrigins::new(&[]).unwrap();
     Deps {
-        receiver: Receiver::default(),
+        webhook_receiver: WebhookReceiver::default(),
         fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
         compiler: compiler(),
         client,
@@ -179,7 +179,7 @@ async fn first_pass_of_receiver_ends_after_reconciliation_of_all_environments() 
         "webhook": {"secretKeyRef": {"name": "hook"}},
     }});
     let deps = deps(client(&cluster, &lists, json!({"source": source}), |_, _| false));
-    let receiver = deps.receiver.clone();
+    let receiver = deps.webhook_receiver.clone();
     receiver.set_leading(true);
     let receive = || receiver.receive("shop", Some("storefront"), Some(&"00".repeat(32)), b"{}");
     let (_stop, stopping) = watch::channel(false);

@@ -80,7 +80,7 @@ async fn publish(snapshot: &Snapshot, environment: &EnvironmentName) -> Cluster 
         reference: serde_json::from_value(reference).unwrap(),
     };
     let destination =
-        Destination { owner, object_kind: ObjectKind::ConfigMap, has_other_kind: false, has_unfinished: false };
+        Destination { owner, object_kind: ObjectKind::ConfigMap, may_have_other_kind: false, has_unfinished: false };
     let publisher = Publisher::new(cluster.client(), objects, Duration::MAX);
     let published = publisher.publish(&destination, snapshot, None, &mut WriteCache::default()).await.unwrap();
     assert_eq!(published.objects.len(), snapshot.overrides_files() + snapshot.core_parts() + 1);

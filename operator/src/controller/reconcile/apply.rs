@@ -12,7 +12,7 @@ use crate::{
     controller::metrics::{Metrics, Outcome, Step},
     guard::GuardBaseline,
     publish::changes,
-    publish::{ArchivedRevision, Beyond, Error, Publisher, Snapshot, WriteCache},
+    publish::{ArchivedRevision, Error, Evicted, Publisher, Snapshot, WriteCache},
 };
 
 /// Snapshot that was published.
@@ -44,7 +44,7 @@ impl Apply<'_> {
     ) -> Result<Applied, Error> {
         let Self { environment, publisher, metrics, observed } = self;
         let destination = &observed.destination;
-        let (next, beyond) = self.replace(chosen, accepted, desired).await;
+        let (next, evicted) = self.replace(chosen, accepted, desired).await;
         let next = desired.snapshot.insert(next);
         let snapshot = Arc::clone(&next.snapshot);
         let step = metrics.begin(Step::Publish);
@@ -74,12 +74,12 @@ impl Apply<'_> {
             None => {}
         }
         let record = next.record.as_ref();
-        if !next.is_forgotten {
+        if !next.dropped_are_deleted {
             let archived = record.map(|record| record.history.as_slice()).unwrap_or_default();
             let dropped = record.map(|record| record.dropped.as_slice()).unwrap_or_default();
-            let dropped = [dropped, &beyond.current].concat();
-            match publisher.forget(destination, &dropped, archived, &mut desired.cache).await {
-                Ok(()) => next.is_forgotten = true,
+            let dropped = [dropped, &evicted.current].concat();
+            match publisher.delete_copies(destination, &dropped, archived, &mut desired.cache).await {
+                Ok(()) => next.dropped_are_deleted = true,
                 Err(error) => tracing::warn!(
                     namespace,
                     environment,
@@ -88,9 +88,11 @@ impl Apply<'_> {
                 ),
             }
         }
-        let former = &beyond.archived_in_other_kind;
+        let evicted_in_other_kind = &evicted.archived_in_other_kind;
         let kept = record.map(|record| record.archived_in_other_kind.as_slice()).unwrap_or_default();
-        if let Err(error) = publisher.forget_former(destination, former, kept, &mut desired.cache).await {
+        if let Err(error) =
+            publisher.delete_copies_in_other_kind(destination, evicted_in_other_kind, kept, &mut desired.cache).await
+        {
             tracing::warn!(
                 namespace,
                 environment,
@@ -108,7 +110,7 @@ impl Apply<'_> {
         chosen: Arc<Snapshot>,
         accepted: Option<&GuardBaseline>,
         desired: &mut Desired,
-    ) -> (DesiredSnapshot, Beyond) {
+    ) -> (DesiredSnapshot, Evicted) {
         let Self { environment, observed, .. } = self;
         let outgoing = desired.snapshot.take();
         let is_live = outgoing.is_none() && observed.revision.as_ref() == Some(&chosen.revision);
@@ -116,7 +118,7 @@ impl Apply<'_> {
         let is_same =
             is_live || outgoing.as_ref().is_some_and(|outgoing| outgoing.snapshot.revision == chosen.revision);
         let is_published = is_live || is_same && outgoing.as_ref().is_some_and(|outgoing| outgoing.is_published);
-        let was_forgotten = outgoing.as_ref().is_some_and(|outgoing| outgoing.is_forgotten);
+        let dropped_were_deleted = outgoing.as_ref().is_some_and(|outgoing| outgoing.dropped_are_deleted);
         let mut record = record(before, accepted, is_same);
         // The schema limits the value to 0 to 20.
         let limit = usize::try_from(environment.spec.revision_history_limit).unwrap_or_default();
@@ -145,20 +147,20 @@ impl Apply<'_> {
         let needed = [environment.spec.pin.as_str(), &chosen.revision];
         dropped.extend(record.as_mut().map(|record| record.trim(limit, &needed)).unwrap_or_default());
         // A record that lists deleted copies is not written again only to list them no more.
-        let is_forgotten = was_forgotten && is_same && dropped.is_empty();
+        let dropped_are_deleted = dropped_were_deleted && is_same && dropped.is_empty();
         if let Some(record) = &mut record {
             record.files = chosen.digests();
-            if was_forgotten && !is_forgotten {
+            if dropped_were_deleted && !dropped_are_deleted {
                 record.dropped.clear();
             }
             record.dropped.splice(..0, dropped);
-            if !(is_same || observed.destination.has_other_kind) {
+            if !(is_same || observed.destination.may_have_other_kind) {
                 record.archived_in_other_kind.clear();
             }
         }
-        let beyond = record.as_mut().map(|record| record.bound(&needed)).unwrap_or_default();
-        let is_forgotten = is_forgotten && beyond.current.is_empty();
-        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces, is_forgotten }, beyond)
+        let evicted = record.as_mut().map(|record| record.evict(&needed)).unwrap_or_default();
+        let dropped_are_deleted = dropped_are_deleted && evicted.current.is_empty();
+        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces, dropped_are_deleted }, evicted)
     }
 
     /// Archives a replaced snapshot and returns true on success. A failure is only logged and counted: the new snapshot

@@ -35,7 +35,7 @@ use crate::{
     memory::Memory,
     publish::{self, ConfigMapMetadata, SURPLUS_GRACE},
     rollout::{self, InjectedPod, sidecar::SidecarClient},
-    source::{fetch::Fetcher, receiver::Receiver, trigger::TriggerRequest},
+    source::{fetch::Fetcher, receiver::WebhookReceiver, trigger::TriggerRequest},
 };
 
 /// Number of reconciliations at one time; most of them wait for a server.
@@ -57,7 +57,7 @@ pub struct Deps {
     /// HTTP client that asks pods which revision they serve.
     pub sidecars: SidecarClient,
     /// Receiver of webhooks.
-    pub receiver: Receiver,
+    pub webhook_receiver: WebhookReceiver,
     /// Metrics of the controller.
     pub metrics: Metrics,
     /// Memory for the snapshots of all environments.
@@ -80,7 +80,7 @@ pub async fn run(deps: Deps, namespaces: &[String], shutdown: watch::Receiver<bo
 }
 
 async fn run_in(deps: Deps, shared: &Shared, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
-    let pass = deps.receiver.first_pass();
+    let pass = deps.webhook_receiver.first_pass();
     let (client, metrics) = (deps.client.clone(), deps.metrics.clone());
     let config_maps = || in_scope::<ConfigMapMetadata>(&shared.pages.bound(&client), namespace);
     let (objects, mut feed) = publish::objects();
@@ -135,8 +135,8 @@ async fn run_in(deps: Deps, shared: &Shared, namespace: Option<&str>, mut shutdo
 /// Streams the environments with a trigger, and stores the trigger for their next reconciliation.
 fn triggered(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<WatchedEnvironment>> + Send + 'static {
     let context = Arc::clone(context);
-    let requests =
-        stream::iter(context.triggers()).flat_map(|mut requests| stream::poll_fn(move |task| requests.poll_recv(task)));
+    let requests = stream::iter(context.trigger_requests())
+        .flat_map(|mut requests| stream::poll_fn(move |task| requests.poll_recv(task)));
     requests.map(move |TriggerRequest { namespace, name, trigger }| {
         context.states.trigger(&namespace, &name, trigger);
         ObjectRef::new(&name).within(&namespace)
@@ -154,7 +154,7 @@ async fn end_tasks_of_deleted(known: &Store<WatchedEnvironment>, context: &Conte
         context.streams.retain(is_there);
         context.observer.retain(is_there);
         context.collector.retain(is_there);
-        context.receiver.retain(scope, is_there);
+        context.webhook_receiver.retain(scope, is_there);
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) struct DesiredSnapshot {
     /// Published snapshot that it replaces, until its own publication succeeds.
     pub(super) replaces: Option<Arc<Snapshot>>,
     /// True if the copies of the revisions that the record lists as dropped are deleted.
-    pub(super) is_forgotten: bool,
+    pub(super) dropped_are_deleted: bool,
 }
 
 /// Pause after a failed publication, with the outcome that is reported until it ends.
@@ -72,9 +72,11 @@ impl Desired {
             return;
         }
         self.obsolete_since = None;
-        let Some(DesiredSnapshot { record: Some(record), is_forgotten, .. }) = &mut self.snapshot else { return };
+        let Some(DesiredSnapshot { record: Some(record), dropped_are_deleted, .. }) = &mut self.snapshot else {
+            return;
+        };
         let (past, dropped) = (std::mem::take(&mut record.history), std::mem::take(&mut record.dropped));
-        let dropped = dropped.into_iter().filter(|_| !*is_forgotten);
+        let dropped = dropped.into_iter().filter(|_| !*dropped_are_deleted);
         record.archived_in_other_kind.extend(past.into_iter().chain(dropped));
     }
 

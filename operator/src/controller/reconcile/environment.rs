@@ -58,10 +58,10 @@ impl<'a> Environment<'a> {
             block_owner_deletion: Some(true),
         };
         let object_kind = self.spec.delivery.object_kind;
-        let has_other_kind = status.is_some_and(|status| may_have_objects(status, object_kind.other()));
+        let may_have_other_kind = status.is_some_and(|status| may_have_objects(status, object_kind.other()));
         let has_unfinished = status.is_some_and(|status| status.unfinished == Some(object_kind.other()));
         let owner = Owner { namespace: self.namespace.clone(), environment, reference };
-        Ok(Destination { owner, object_kind, has_other_kind, has_unfinished })
+        Ok(Destination { owner, object_kind, may_have_other_kind, has_unfinished })
     }
 }
 

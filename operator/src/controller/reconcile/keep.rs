@@ -128,7 +128,7 @@ mod tests {
         let destination = environment.destination(None).unwrap();
         let snapshot = Arc::new(Snapshot::new("0a1b".to_owned(), vec![File::new("core".to_owned(), b"core".to_vec())]));
         let current =
-            DesiredSnapshot { snapshot, record: None, is_published: true, replaces: None, is_forgotten: false };
+            DesiredSnapshot { snapshot, record: None, is_published: true, replaces: None, dropped_are_deleted: false };
         let mut desired = Desired::default();
         desired.snapshot = Some(current);
         let work = async {

@@ -9,7 +9,7 @@ use crate::{
     api::SigningSecretRef,
     source::{
         fetch::{Error, Fetcher},
-        receiver::Receiver,
+        receiver::WebhookReceiver,
         trigger::TriggerSender,
     },
 };
@@ -53,7 +53,7 @@ impl Reception {
 pub(super) async fn receive(
     environment: &Environment<'_>,
     fetcher: &Fetcher,
-    receiver: &Receiver,
+    receiver: &WebhookReceiver,
     triggers: &TriggerSender,
     reception: &mut Reception,
 ) -> Option<String> {

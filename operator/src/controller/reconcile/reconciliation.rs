@@ -56,9 +56,9 @@ pub(super) async fn first_state(environment: &Environment<'_>, context: &Context
 /// Runs all steps of a reconciliation, and returns when to reconcile next.
 pub(super) async fn run(environment: &Environment<'_>, context: &Context, state: &mut EnvironmentState) -> Action {
     state.start_generation(environment.generation());
-    let Context { fetcher, receiver, sender, .. } = context;
+    let Context { fetcher, webhook_receiver, trigger_sender, .. } = context;
     // The fetch may take long, and webhooks are accepted meanwhile.
-    let webhook = receive(environment, fetcher, receiver, sender, &mut state.reception).await;
+    let webhook = receive(environment, fetcher, webhook_receiver, trigger_sender, &mut state.reception).await;
     let (observed, outcome) = match environment.destination(state.reported.status(environment)) {
         Ok(destination) => {
             state.desired.set_kind(destination.object_kind);
@@ -70,7 +70,7 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
         }
     };
     let rest = fetcher.read_budget().webhook_rest(&environment.uid);
-    receiver.pace(&environment.namespace, &environment.name, rest);
+    webhook_receiver.pace(&environment.namespace, &environment.name, rest);
     let published = outcome.published(observed.as_ref());
     let upkeep = upkeep(environment, context, state, observed.as_ref(), published, webhook).await;
     let unfinished =

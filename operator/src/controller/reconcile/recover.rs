@@ -57,7 +57,7 @@ pub(super) async fn recover(
                 record,
                 is_published: true,
                 replaces: None,
-                is_forgotten: false,
+                dropped_are_deleted: false,
             });
             let is_refused = is_found && desired.snapshot.is_none();
             desired.lacks_memory = is_refused.then(|| Instant::now() + MEMORY_PAUSE);

@@ -16,7 +16,7 @@ use crate::{
     publish::{Destination, Owner},
     rollout::{
         nudge::{Nudged, Nudger},
-        observe::{ObservedRevision, Observer},
+        observe::{ObservationTarget, Observer},
     },
 };
 
@@ -123,14 +123,14 @@ pub(super) fn observe_pods(
     }
     let snapshot = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
     let snapshot = snapshot.filter(|snapshot| published == Some(snapshot.revision.as_str()))?;
-    let pods = observer.observe(ObservedRevision {
+    let pods = observer.observe(ObservationTarget {
         uid: environment.uid.clone(),
         namespace: environment.namespace.clone(),
         environment: destination.owner.environment.clone(),
         revision: snapshot.revision.clone(),
         bytes: snapshot.volume_bytes(),
         object_kind: destination.object_kind,
-        has_other_kind: destination.has_other_kind,
+        has_other_kind: destination.may_have_other_kind,
         slots: Slots { overrides: snapshot.overrides_files(), core_parts: snapshot.core_parts() },
         nudge: environment.spec.delivery.nudge,
         published_at: desired.published_at(),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::source::{
-    back_off::{ceiling, jittered},
+    back_off::{around, ceiling, jittered},
     fetch::{REST_MAX, Retry},
 };
 
@@ -34,7 +34,7 @@ pub(super) const UNCONDITIONAL: Duration = REST_MAX;
 
 /// Returns the wait until the next fetch: the interval with a jitter of ±10 %.
 pub(super) fn after_success(interval: Duration, chance: f64) -> Duration {
-    interval.mul_f64(0.9 + 0.2 * chance)
+    around(interval, chance)
 }
 
 /// Returns the wait until the next look at published objects, with a jitter that keeps environments apart.
@@ -50,7 +50,7 @@ pub(super) fn after_failure(retry: Retry, failures: u32, interval: Duration, cha
         Retry::Costly => (COSTLY, BACKOFF_MAX),
         Retry::Reference | Retry::Slow => (BACKOFF, REFERENCE_MAX),
         Retry::After(wait) => return wait.max(BACKOFF) + BACKOFF.mul_f64(chance),
-        Retry::Edited => return BACKOFF_MAX.mul_f64(0.9 + 0.2 * chance),
+        Retry::Edited => return around(BACKOFF_MAX, chance),
     };
     let ceiling = ceiling(first, most, failures);
     if ceiling < most { jittered(ceiling, chance) } else { after_success(most, chance) }

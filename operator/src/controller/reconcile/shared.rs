@@ -4,7 +4,7 @@
 use crate::{
     publish::SnapshotReads,
     rollout::{Lists, nudge::Patches, usage::CountsMemory},
-    source::realtime::StreamPlaces,
+    source::realtime::StreamPermits,
     watched::pages::Pages,
 };
 
@@ -22,5 +22,5 @@ pub(super) struct Shared {
     /// Counts of used flags.
     pub(super) counts: CountsMemory,
     /// Streams of changes.
-    pub(super) streams: StreamPlaces,
+    pub(super) streams: StreamPermits,
 }

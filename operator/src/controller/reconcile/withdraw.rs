@@ -19,8 +19,8 @@ pub(super) async fn withdraw(
     destination: &Destination,
     desired: &mut Desired,
 ) -> Option<ObjectKind> {
-    let Destination { owner, object_kind, has_other_kind, .. } = destination;
-    let other_kind = has_other_kind.then(|| object_kind.other());
+    let Destination { owner, object_kind, may_have_other_kind, .. } = destination;
+    let other_kind = may_have_other_kind.then(|| object_kind.other());
     if !publisher.has_obsolete(destination) {
         desired.obsolete_since = None;
         return None;
@@ -42,7 +42,7 @@ pub(super) async fn withdraw(
                 "pods still mount objects of the other kind or format: keeping these objects"
             );
             // Pods may mount objects of a first publication that was cut off. The status does not name their kind yet.
-            let is_mounted = mounting > 0 && publisher.has_other_kind(destination);
+            let is_mounted = mounting > 0 && publisher.is_other_kind_cached(destination);
             return other_kind.or(is_mounted.then(|| object_kind.other()));
         }
         Err(error) => {

@@ -2,32 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::ObservedRevision;
+use super::ObservationTarget;
 use crate::{
-    api::{ObjectKind, Pods, names::FORMAT},
-    injection::Slots,
+    api::{Pods, names::FORMAT},
     rollout::{
         pods::{Injected, Mounted, named},
         sidecar::Reply,
     },
 };
-
-/// The snapshot that pods should serve.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Expected<'a> {
-    pub(super) revision: &'a str,
-    pub(super) bytes: usize,
-    pub(super) object_kind: ObjectKind,
-    pub(super) has_other_kind: bool,
-    pub(super) slots: Slots,
-}
-
-impl<'a> From<&'a ObservedRevision> for Expected<'a> {
-    fn from(target: &'a ObservedRevision) -> Self {
-        let ObservedRevision { revision, bytes, object_kind, has_other_kind, slots, .. } = target;
-        Self { revision, bytes: *bytes, object_kind: *object_kind, has_other_kind: *has_other_kind, slots: *slots }
-    }
-}
 
 /// The answers so far. A pod that serves the revision is not asked again.
 #[derive(Debug, Default)]
@@ -52,18 +34,17 @@ pub(super) struct Counts {
 
 impl Counts {
     /// Records the pods whose volume layout does not fit the snapshot.
-    pub(super) fn inspect(&mut self, pods: &[Injected], expected: &Expected<'_>) {
-        let with = |is_wrong: fn(&Expected<'_>, Mounted) -> bool| {
-            let wrong = pods.iter().filter(|pod| pod.volume.is_some_and(|volume| is_wrong(expected, volume)));
+    pub(super) fn inspect(&mut self, pods: &[Injected], target: &ObservationTarget) {
+        let with = |is_wrong: fn(&ObservationTarget, Mounted) -> bool| {
+            let wrong = pods.iter().filter(|pod| pod.volume.is_some_and(|volume| is_wrong(target, volume)));
             wrong.cloned().collect()
         };
         self.other_format = with(|_, volume| volume.format != FORMAT);
-        self.other_kind =
-            with(|expected, volume| volume.format == FORMAT && volume.object_kind != expected.object_kind);
+        self.other_kind = with(|target, volume| volume.format == FORMAT && volume.object_kind != target.object_kind);
         self.few_slots =
-            with(|expected, volume| volume.format == FORMAT && volume.slots.overrides < expected.slots.overrides);
+            with(|target, volume| volume.format == FORMAT && volume.slots.overrides < target.slots.overrides);
         self.few_parts =
-            with(|expected, volume| volume.format == FORMAT && volume.slots.core_parts < expected.slots.core_parts);
+            with(|target, volume| volume.format == FORMAT && volume.slots.core_parts < target.slots.core_parts);
     }
 
     /// Counts the answer of a pod.
@@ -87,30 +68,30 @@ impl Counts {
     }
 
     /// Counts for the status. With `is_late` they include the problem of pods that have not followed in time.
-    pub(super) fn report(&self, expected: &Expected<'_>, is_late: bool) -> Pods {
+    pub(super) fn report(&self, target: &ObservationTarget, is_late: bool) -> Pods {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         Pods {
             // Without pods, a new revision does not change the status.
-            revision: (self.total > 0).then(|| expected.revision.to_owned()),
+            revision: (self.total > 0).then(|| target.revision.to_owned()),
             total: count(self.total),
             asked: (self.asked < self.total).then(|| count(self.asked)),
             current: count(self.current),
             behind: count(self.behind.len() + self.other_format.len()),
             silent: count(self.silent.len()),
-            problem: self.problem(expected, is_late),
+            problem: self.problem(target, is_late),
         }
     }
 
-    fn problem(&self, expected: &Expected<'_>, is_late: bool) -> Option<String> {
-        let mut sentences = self.restart_needed(expected);
+    fn problem(&self, target: &ObservationTarget, is_late: bool) -> Option<String> {
+        let mut sentences = self.restart_needed(target);
         if is_late {
-            sentences.extend(self.late(expected));
+            sentences.extend(self.late(target));
         }
         (!sentences.is_empty()).then(|| sentences.join(". "))
     }
 
     /// Problems of pods that need a restart, because their volume layout does not fit.
-    fn restart_needed(&self, expected: &Expected<'_>) -> Vec<String> {
+    fn restart_needed(&self, target: &ObservationTarget) -> Vec<String> {
         let mut sentences = Vec::new();
         let mut by_format: BTreeMap<_, Vec<&Injected>> = BTreeMap::new();
         for (pod, volume) in self.other_format.iter().filter_map(|pod| Some((pod, pod.volume?))) {
@@ -127,7 +108,7 @@ impl Counts {
             sentences.push(format!(
                 "{}: the volume names fewer than the {} published overrides objects; restart the pods",
                 named(&pods),
-                expected.slots.overrides
+                target.slots.overrides
             ));
         }
         if !self.few_parts.is_empty() {
@@ -135,13 +116,13 @@ impl Counts {
             sentences.push(format!(
                 "{}: the volume names fewer than the {} published parts of the core; restart the pods",
                 named(&pods),
-                expected.slots.core_parts
+                target.slots.core_parts
             ));
         }
         if !self.other_kind.is_empty() {
             let (pods, previous): (Vec<&Injected>, _) =
-                (self.other_kind.iter().collect(), expected.object_kind.other().as_str());
-            let until_then = if expected.has_other_kind {
+                (self.other_kind.iter().collect(), target.object_kind.other().as_str());
+            let until_then = if target.has_other_kind {
                 format!("restart the pods, until then the operator keeps the {previous}s")
             } else {
                 // The pods were admitted before their environment existed.
@@ -152,8 +133,8 @@ impl Counts {
         sentences
     }
 
-    fn late(&self, expected: &Expected<'_>) -> Vec<String> {
-        let needed = 2 * expected.bytes as u128;
+    fn late(&self, target: &ObservationTarget) -> Vec<String> {
+        let needed = 2 * target.bytes as u128;
         let is_too_small = |pod: &&Injected| pod.capacity.is_some_and(|capacity| capacity < needed);
         let has_few_slots =
             |pod: &&Injected| self.few_slots.iter().chain(&self.few_parts).any(|few| few.uid == pod.uid);
@@ -186,10 +167,23 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{api::ObjectKind, injection::Slots};
 
     const SLOTS: Slots = Slots { overrides: 16, core_parts: 2 };
-    const EXPECTED: Expected<'_> =
-        Expected { revision: "new", bytes: 10, object_kind: ObjectKind::ConfigMap, has_other_kind: true, slots: SLOTS };
+    fn target() -> ObservationTarget {
+        ObservationTarget {
+            uid: "u".to_owned(),
+            namespace: "shop".to_owned(),
+            environment: "storefront".parse().unwrap(),
+            revision: "new".to_owned(),
+            bytes: 10,
+            object_kind: ObjectKind::ConfigMap,
+            has_other_kind: true,
+            slots: SLOTS,
+            nudge: true,
+            published_at: None,
+        }
+    }
 
     fn pod(name: &str, capacity: Option<u128>) -> Injected {
         Injected { capacity, ..Injected::named(name) }
@@ -211,17 +205,17 @@ mod tests {
     fn pods_are_counted_by_answer() {
         let counts = counts(&[serves("new"), serves("old"), (Reply::Serves(None), None), (Reply::Silent, None)]);
         assert!(!counts.is_settled());
-        let pods = counts.report(&EXPECTED, false);
+        let pods = counts.report(&target(), false);
         assert_eq!((pods.total, pods.current, pods.behind, pods.silent), (4, 1, 1, 1));
         assert_eq!((pods.problem, pods.asked), (None, None));
     }
 
     #[test]
     fn late_pod_with_capacity_below_two_snapshots_is_reported_with_its_limit() {
-        let late = counts(&[serves("old"), serves("old"), serves("old"), serves("old")]).report(&EXPECTED, true);
+        let late = counts(&[serves("old"), serves("old"), serves("old"), serves("old")]).report(&target(), true);
         let problem = late.problem.unwrap();
         assert!(problem.starts_with("4 pods (web-0, web-1, web-2 and 1 more): serving another revision;"), "{problem}");
-        let too_small = counts(&[(serves("old").0, Some(19)), (serves("old").0, Some(20))]).report(&EXPECTED, true);
+        let too_small = counts(&[(serves("old").0, Some(19)), (serves("old").0, Some(20))]).report(&target(), true);
         let problem = too_small.problem.unwrap();
         assert!(problem.contains("1 pod (web-0): the memory limits leave 19 bytes"), "{problem}");
         assert!(problem.contains("1 pod (web-1): serving another revision;"), "{problem}");
@@ -240,8 +234,8 @@ mod tests {
             made("part", ObjectKind::ConfigMap, Slots { core_parts: 1, ..SLOTS }),
         ];
         let mut counts = counts(&[serves("new"), serves("new"), serves("new"), serves("new")]);
-        counts.inspect(&pods, &EXPECTED);
-        let problem = counts.report(&EXPECTED, false).problem.unwrap();
+        counts.inspect(&pods, &target());
+        let problem = counts.report(&target(), false).problem.unwrap();
         assert!(
             problem.starts_with("1 pod (few): the volume names fewer than the 16 published overrides objects;"),
             "{problem}"
@@ -259,7 +253,7 @@ mod tests {
         counts.count(pods[0].clone(), &serves("old").0, "new");
         counts.count(pods[3].clone(), &serves("old").0, "new");
         assert!(
-            !counts.report(&EXPECTED, true).problem.unwrap().contains("serving another"),
+            !counts.report(&target(), true).problem.unwrap().contains("serving another"),
             "the cause is reported already"
         );
     }
@@ -267,11 +261,11 @@ mod tests {
     #[test]
     fn pod_without_objects_of_its_kind_has_no_flags() {
         let volume = Some(Mounted { object_kind: ObjectKind::ConfigMap, format: FORMAT, slots: SLOTS });
-        let expected = Expected { object_kind: ObjectKind::Secret, has_other_kind: false, ..EXPECTED };
+        let target = ObservationTarget { object_kind: ObjectKind::Secret, has_other_kind: false, ..target() };
         let mut counts = counts(&[(Reply::Serves(None), None)]);
-        counts.inspect(&[Injected { volume, ..pod("early", None) }], &expected);
+        counts.inspect(&[Injected { volume, ..pod("early", None) }], &target);
         assert_eq!(
-            counts.report(&expected, false).problem.unwrap(),
+            counts.report(&target, false).problem.unwrap(),
             "1 pod (early): the volume names ConfigMaps; there are no such ConfigMaps, so these pods have no flags: restart them"
         );
     }
@@ -286,10 +280,10 @@ mod tests {
         let many = Slots { overrides: 64, core_parts: 17 };
         let pods = [made("web-1", ObjectKind::ConfigMap, SLOTS), made("web-2", ObjectKind::Secret, many)];
         let mut counts = Counts { total: 3, asked: 3, current: 1, ..Counts::default() };
-        counts.inspect(&pods, &EXPECTED);
+        counts.inspect(&pods, &target());
         assert!(!counts.is_settled() && counts.is_behind());
         for is_late in [false, true] {
-            let pods = counts.report(&EXPECTED, is_late);
+            let pods = counts.report(&target(), is_late);
             assert_eq!((pods.total, pods.current, pods.behind, pods.silent), (3, 1, 2, 0));
             let problem = pods.problem.unwrap();
             let expected = format!(
@@ -302,7 +296,7 @@ mod tests {
     #[test]
     fn pods_that_serve_the_revision_have_no_problem() {
         assert!(counts(&[serves("new")]).is_settled());
-        assert_eq!(counts(&[serves("new")]).report(&EXPECTED, true).problem, None);
-        assert_eq!(counts(&[]).report(&EXPECTED, true), Pods::default());
+        assert_eq!(counts(&[serves("new")]).report(&target(), true).problem, None);
+        assert_eq!(counts(&[]).report(&target(), true), Pods::default());
     }
 }

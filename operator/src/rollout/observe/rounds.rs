@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Deps, ObservedRevision, counts::Counts};
+use super::{Deps, ObservationTarget, counts::Counts};
 use crate::{
     api::Pods,
     rollout::{
@@ -19,7 +19,7 @@ use crate::{
         pods::{Injected, staying},
         sidecar::Reply,
     },
-    source::trigger::Trigger,
+    source::{back_off::around, trigger::Trigger},
 };
 
 /// Number of pods of one environment that are asked at a time.
@@ -78,7 +78,7 @@ fn is_late(nudge: bool, round: usize) -> bool {
 }
 
 /// Observes the pods of `target` in rounds. The future never completes: dropping it ends the observation.
-pub(super) async fn observe(target: ObservedRevision, deps: Arc<Deps>, found: Arc<Mutex<Option<Pods>>>) {
+pub(super) async fn observe(target: ObservationTarget, deps: Arc<Deps>, found: Arc<Mutex<Option<Pods>>>) {
     let (namespace, environment) = (&target.namespace, &target.environment);
     let mut known = Known::default();
     let mut progress = Progress::Open;
@@ -88,10 +88,8 @@ pub(super) async fn observe(target: ObservedRevision, deps: Arc<Deps>, found: Ar
         let _late_ones_are_counted = tokio::time::timeout(limit, all_notified(&target, &deps)).await;
     }
     for round in 0.. {
-        tokio::time::sleep(
-            pause(target.nudge, round, progress).mul_f64(deps.pause_factor * (0.9 + 0.2 * fastrand::f64())),
-        )
-        .await;
+        tokio::time::sleep(around(pause(target.nudge, round, progress), fastrand::f64()).mul_f64(deps.pause_factor))
+            .await;
         deps.pods.ready().await;
         let all = staying(&deps.pods, namespace, environment);
         let counts = ask(&target, &deps, all, &mut known).await;
@@ -108,7 +106,7 @@ pub(super) async fn observe(target: ObservedRevision, deps: Arc<Deps>, found: Ar
             tracing::info!(namespace, %environment, pods = counts.behind.len(), notified, "notified pods again");
         }
         if progress == Progress::Settled || round >= REPORT_FROM_ROUND {
-            let pods = counts.report(&(&target).into(), is_late(target.nudge, round));
+            let pods = counts.report(&target, is_late(target.nudge, round));
             let is_new = found.lock().replace(pods.clone()).as_ref() != Some(&pods);
             if is_new {
                 deps.triggers.send(namespace, environment.as_str(), Trigger::Report).await;
@@ -119,7 +117,7 @@ pub(super) async fn observe(target: ObservedRevision, deps: Arc<Deps>, found: Ar
 
 /// Waits until all pods that run now are notified of the revision. A pod that starts later, or started with the
 /// revision, is not notified.
-async fn all_notified(target: &ObservedRevision, deps: &Deps) {
+async fn all_notified(target: &ObservationTarget, deps: &Deps) {
     let is_waiting = |pod: &Arc<Injected>| is_unnotified(pod, &target.revision, target.published_at);
     let unnotified = || {
         let all = staying(&deps.pods, &target.namespace, &target.environment);
@@ -155,7 +153,7 @@ fn is_asked(silent_rounds: u32) -> bool {
 
 /// Asks the pods that may serve the revision and are not known to serve it. A pod that is not asked because it was silent
 /// counts as silent.
-async fn ask(target: &ObservedRevision, deps: &Deps, all: Vec<Arc<Injected>>, known: &mut Known) -> Counts {
+async fn ask(target: &ObservationTarget, deps: &Deps, all: Vec<Arc<Injected>>, known: &mut Known) -> Counts {
     let Known { current, silent } = known;
     let total = all.len();
     let sample = sample(all, &target.revision, SAMPLE);
@@ -164,7 +162,7 @@ async fn ask(target: &ObservedRevision, deps: &Deps, all: Vec<Arc<Injected>>, kn
     current.retain(|uid| uids.contains(uid.as_str()));
     silent.retain(|uid, _| uids.contains(uid.as_str()));
     let mut counts = Counts { total, asked: sample.len(), current: current.len(), ..Counts::default() };
-    counts.inspect(&sample, &target.into());
+    counts.inspect(&sample, target);
     let is_unknown = |pod: &Injected| !current.contains(&pod.uid) && !counts.other_format.contains(pod);
     let unknown: Vec<Injected> = sample.into_iter().filter(is_unknown).collect();
     let before = silent.clone();

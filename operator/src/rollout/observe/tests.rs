@@ -156,7 +156,7 @@ impl Scene {
     }
 
     fn observe(&self, revision: &str) -> Option<Pods> {
-        self.observer.observe(ObservedRevision {
+        self.observer.observe(ObservationTarget {
             uid: "uid-1".to_owned(),
             namespace: "shop".to_owned(),
             environment: "storefront".parse().unwrap(),

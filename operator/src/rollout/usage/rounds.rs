@@ -15,7 +15,7 @@ use super::{
     reads::Reads,
 };
 use crate::source::{
-    back_off::ceiling,
+    back_off::{around, ceiling},
     fetch::{Error, Retry, Unsent},
     trigger::Trigger,
 };
@@ -62,7 +62,7 @@ pub(super) async fn collect(
     let mut pause = INTERVAL.mul_f64(0.1 * fastrand::f64());
     loop {
         tokio::time::sleep(pause.mul_f64(deps.pause_factor)).await;
-        pause = INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64());
+        pause = around(INTERVAL, fastrand::f64());
         let left_out = read(&target, &deps, began, &mut ledger, &mut pending, &used, &mut reads).await;
         let today = today();
         let silent = reads.unread(today);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn wait_grows_with_failures_to_a_limit() {
-        let error = Error::InvalidSource("x");
+        let error = Error::InvalidSource("x".to_owned());
         let waits: Vec<u64> = (1..=7).map(|failures| wait(&error, failures).as_secs()).collect();
         assert_eq!(waits, [60, 120, 240, 480, 900, 900, 900]);
         assert_eq!(wait(&error, u32::MAX), BACKOFF_MAX);

@@ -33,7 +33,7 @@ impl Fetcher {
     /// # Errors
     /// The URL cannot be used, or its origin or address is not allowed.
     pub(super) fn server(&self, api_url: &str, path: &[&str]) -> Result<Server, Error> {
-        let (url, origin) = endpoint(api_url, path)?;
+        let (url, origin) = endpoint("apiUrl", api_url, path)?;
         self.reach(url, origin)
     }
 
@@ -124,15 +124,16 @@ impl Fetcher {
     }
 }
 
-/// Returns the URL of an endpoint of the API and its origin.
-fn endpoint(api_url: &str, path: &[&str]) -> Result<(Url, Origin), Error> {
-    let mut url = Url::parse(api_url).map_err(|_| Error::InvalidSource("apiUrl is not a URL"))?;
-    let origin = Origin::of(&url).ok_or(Error::InvalidSource("apiUrl needs http:// or https:// and a host"))?;
+/// Returns the URL of an endpoint below `base`, and its origin. `field` is the field of the spec with this URL.
+pub(super) fn endpoint(field: &'static str, base: &str, path: &[&str]) -> Result<(Url, Origin), Error> {
+    let invalid = |problem: &str| Error::InvalidSource(format!("{field} {problem}"));
+    let mut url = Url::parse(base).map_err(|_| invalid("is not a URL"))?;
+    let origin = Origin::of(&url).ok_or_else(|| invalid("needs http:// or https:// and a host"))?;
     if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-        return Err(Error::InvalidSource("apiUrl must have no user, query or fragment"));
+        return Err(invalid("must have no user, query or fragment"));
     }
     url.path_segments_mut()
-        .map_err(|()| Error::InvalidSource("apiUrl needs a path, such as in https://host/api/v1/"))?
+        .map_err(|()| invalid("needs a path, such as in https://host/api/v1/"))?
         .pop_if_empty()
         .extend(path);
     Ok((url, origin))

@@ -16,7 +16,7 @@ pub(super) const SMALLER_DOCUMENT: &str =
 pub enum Error {
     /// The source cannot be used as written.
     #[error("spec.source cannot be used: {0}")]
-    InvalidSource(&'static str),
+    InvalidSource(String),
     /// No administrator allowed the server's origin.
     #[error(
         "{0} is not an allowed origin: ask the administrator to start the operator with --allowed-origin {0} (chart value allowedOrigins)"

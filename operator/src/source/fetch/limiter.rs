@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::origin::Origin;
 use crate::{
-    places::{FairPlaces, Place},
+    fair_semaphore::{FairSemaphore, Permit},
     source::back_off::ceiling,
 };
 
@@ -34,16 +34,16 @@ pub(super) struct RequestLimiter {
     all: Permits,
 }
 
-struct Permits(FairPlaces);
+struct Permits(FairSemaphore);
 
 impl Default for Permits {
     fn default() -> Self {
-        Self(FairPlaces::new(REQUESTS_MAX))
+        Self(FairSemaphore::new(REQUESTS_MAX))
     }
 }
 
 struct Server {
-    permits: FairPlaces,
+    permits: FairSemaphore,
     circuit: Circuit,
     /// Circuits of namespaces that received HTTP 5xx.
     namespaces: HashMap<String, Circuit>,
@@ -52,7 +52,7 @@ struct Server {
 impl Default for Server {
     fn default() -> Self {
         Self {
-            permits: FairPlaces::new(REQUESTS_PER_SERVER_MAX),
+            permits: FairSemaphore::new(REQUESTS_PER_SERVER_MAX),
             circuit: Circuit::default(),
             namespaces: HashMap::new(),
         }
@@ -94,7 +94,7 @@ impl Circuit {
 /// Permit to send requests to a server, held while they run.
 #[derive(Debug)]
 pub(super) struct RequestPermit {
-    _permits: [Place; 2],
+    _permits: [Permit; 2],
 }
 
 /// Reason why a request is not admitted.
@@ -137,8 +137,8 @@ impl RequestLimiter {
         // The server's permit comes first, so that no request holds a permit of all servers while it waits for a slow
         // one.
         let permit = async {
-            let one = permits.place(namespace).await;
-            let all = self.all.0.place(namespace).await;
+            let one = permits.acquire(namespace).await;
+            let all = self.all.0.acquire(namespace).await;
             RequestPermit { _permits: [one, all] }
         };
         tokio::time::timeout(PERMIT_TIMEOUT, permit).await.map_err(|_| Rejection::Busy)

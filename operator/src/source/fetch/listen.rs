@@ -10,7 +10,7 @@ use reqwest::{Client, Response, StatusCode, Url, header};
 use super::{
     Fetcher,
     connect::Purpose,
-    connector::Server,
+    connector::{Server, endpoint},
     error::Error,
     events::{Change, Parser},
     failure::{explain, unavailable},
@@ -120,21 +120,7 @@ impl Fetcher {
     /// # Errors
     /// The URL cannot be used, or its origin or address is not allowed.
     pub(super) fn stream(&self, realtime: &Realtime, client_key: &str) -> Result<Server, Error> {
-        let (url, origin) = endpoint(&realtime.url, client_key)?;
+        let (url, origin) = endpoint("realtime.url", &realtime.url, &["sse", "environments", client_key, "stream"])?;
         self.reach(url, origin)
     }
-}
-
-/// Returns the URL of the stream for the environment with this client-side key, and its origin.
-fn endpoint(url: &str, client_key: &str) -> Result<(Url, Origin), Error> {
-    let mut url = Url::parse(url).map_err(|_| Error::InvalidSource("realtime.url is not a URL"))?;
-    let origin = Origin::of(&url).ok_or(Error::InvalidSource("realtime.url needs http:// or https:// and a host"))?;
-    if !url.username().is_empty() || url.password().is_some() || url.query().is_some() || url.fragment().is_some() {
-        return Err(Error::InvalidSource("realtime.url must have no user, query or fragment"));
-    }
-    url.path_segments_mut()
-        .map_err(|()| Error::InvalidSource("realtime.url needs a path, such as in https://host/"))?
-        .pop_if_empty()
-        .extend(["sse", "environments", client_key, "stream"]);
-    Ok((url, origin))
 }

@@ -126,7 +126,9 @@ impl Objects {
         let failed = |problem: String| Error::ReadFailed { what: format!("{} {name}", K::kind(&())), problem };
         // The schema refuses such a name, but an object from before the schema's pattern may have it.
         if !is_object_name(name) {
-            return Err(Error::InvalidSource("spec.source names an object by a name that no object can have"));
+            return Err(Error::InvalidSource(
+                "spec.source names an object by a name that no object can have".to_owned(),
+            ));
         }
         // The semaphore is never closed. A task that waits here holds no other permit of this semaphore.
         let _place = self.reads.acquire().await;

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::origin::Origin;
+use crate::source::back_off::JITTER;
 
 /// Time within which a change is read while the budget suffices. It leaves 5 s of a minute to compile and to deliver.
 const READ_WITHIN: Duration = Duration::from_secs(55);
@@ -20,14 +21,11 @@ pub const REST_MAX: Duration = Duration::from_secs(600);
 pub const BYTES_PER_MINUTE: usize = 512 << 20;
 /// Time of requests that full reads take from one server in a minute: on average two of the eight concurrent requests.
 const TIME_PER_MINUTE: Duration = Duration::from_secs(120);
-/// Largest jitter of the interval between two polls, as a share of the interval.
-const JITTER: f64 = 0.1;
 /// Age at which a full read no longer counts. Every environment that is polled more often than this has a younger one.
 const FORGOTTEN: Duration = Duration::from_secs(1800);
 
 /// Longest time for which the fair rate of a server does not follow new reads.
 const RATE_AGE: Duration = Duration::from_secs(1);
-
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A full read of a document.

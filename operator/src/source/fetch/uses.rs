@@ -62,7 +62,8 @@ impl Fetcher {
         let _permit = self.limiter.acquire(&origin, namespace).await.map_err(rejected)?;
         // Requests that wait hold no body.
         let body: BTreeMap<&str, u64> = uses.iter().map(|(flag, count)| (flag.as_ref(), *count)).collect();
-        let body = serde_json::to_vec(&body).map_err(|_| Error::InvalidSource("the names of flags are no JSON"))?;
+        let body =
+            serde_json::to_vec(&body).map_err(|_| Error::InvalidSource("the names of flags are no JSON".to_owned()))?;
         let request = client
             .post(url.clone())
             .header("X-Environment-Key", key.header())

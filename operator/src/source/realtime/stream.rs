@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn reopening_pauses_grow_and_are_never_zero() {
-        let broken = Error::InvalidSource("x");
+        let broken = Error::InvalidSource("x".to_owned());
         let origin = "https://flags.test".parse().unwrap();
         let gone = Error::EnvironmentNotFound(origin);
         assert_eq!(wait(&gone, 1, 1.0), BACKOFF);

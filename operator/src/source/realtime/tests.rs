@@ -39,7 +39,7 @@ impl Scene {
         let fetcher = Fetcher::new(client, allowed, Arc::new(SystemLookup), 1 << 20).with_idle(idle);
         let (triggers, requests) = TriggerSender::new();
         let metrics = Metrics::default();
-        let streams = Streams::new(Arc::new(fetcher), triggers, metrics.realtime.clone(), StreamPlaces::default());
+        let streams = Streams::new(Arc::new(fetcher), triggers, metrics.realtime.clone(), StreamPermits::default());
         Self { server, streams, requests, metrics }
     }
 
@@ -183,7 +183,7 @@ async fn changed_target_replaces_stream() {
 #[tokio::test]
 async fn stream_beyond_limit_is_reported_and_opened_when_another_ends() {
     let mut scene = Scene::new(CAP).await;
-    scene.streams.places = StreamPlaces::new(1);
+    scene.streams.permits = StreamPermits::new(1);
     scene.keep("storefront", 100);
     let _one = scene.accept().await;
     assert_eq!(scene.triggered().await, Trigger::Fetch);

@@ -12,15 +12,15 @@ fn sign(secret: &str, body: &[u8]) -> String {
     tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn receiver() -> (Receiver, TriggerSender, mpsc::Receiver<TriggerRequest>) {
+fn receiver() -> (WebhookReceiver, TriggerSender, mpsc::Receiver<TriggerRequest>) {
     let (sender, requests) = TriggerSender::new();
-    let receiver = Receiver::default();
+    let receiver = WebhookReceiver::default();
     receiver.set_leading(true);
     keep(&receiver, "storefront", SECRET, &sender);
     (receiver, sender, requests)
 }
 
-fn keep(receiver: &Receiver, name: &str, secret: &str, sender: &TriggerSender) {
+fn keep(receiver: &WebhookReceiver, name: &str, secret: &str, sender: &TriggerSender) {
     receiver.keep("shop", name, "uid", SigningSecret::new(secret.as_bytes()), sender);
 }
 

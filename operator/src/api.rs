@@ -12,6 +12,7 @@ mod guard;
 mod idle;
 pub(crate) mod message;
 pub mod names;
+mod namespaced_name;
 mod prune;
 mod reason;
 mod refresh;
@@ -29,6 +30,7 @@ pub use self::{
     duration::{InvalidPeriod, Period},
     guard::Guard,
     idle::{IdleFlag, IdleFlags},
+    namespaced_name::NamespacedName,
     prune::{FeatureRules, Keep, PruneRules},
     reason::Reason,
     refresh::Refresh,

@@ -280,7 +280,7 @@ impl Publisher {
         let version = applied.resource_version.clone();
         match (objects.object_kind, &version) {
             (ObjectKind::ConfigMap, Some(version)) => {
-                self.objects.written(&objects.owner.namespace, &wanted.name, version, view(&applied));
+                self.objects.enter_write(&objects.owner.namespace, &wanted.name, version, view(&applied));
             }
             (ObjectKind::ConfigMap, None) => {}
             (ObjectKind::Secret, _) => self.secrets.put(objects.owner, &wanted.name, Some(applied)),
@@ -294,7 +294,7 @@ impl Publisher {
         match objects.object_kind {
             ObjectKind::ConfigMap if is_gone => {
                 let version = found.resource_version.as_deref().unwrap_or_default();
-                self.objects.deleted(&objects.owner.namespace, name, version);
+                self.objects.enter_deletion(&objects.owner.namespace, name, version);
             }
             // The watch reports what has changed.
             ObjectKind::ConfigMap => {}

@@ -176,7 +176,7 @@ async fn controller(
     let election = Election::new(client, &arguments.namespace, &arguments.lease, instance.clone(), owner, fence);
     let mut stop_waiting = stopping.clone();
     tokio::select! {
-        () = election.win() => {}
+        () = election.acquire() => {}
         _ = stop_waiting.wait_for(|stop| *stop) => return Ok(()),
     }
     tracing::info!(instance, "acquired the lease; reconciling");
@@ -207,7 +207,7 @@ async fn controller(
     tokio::select! {
         () = reconcile::run(reconciling, &arguments.watch_namespaces, stopping) => {}
         never = auditor.run() => match never {},
-        lost = election.keep() => return Err(lost.into()),
+        lost = election.renew_until_lost() => return Err(lost.into()),
         () = drain_timeout => tracing::warn!("aborted reconciliations that did not finish within {} s", DRAIN.as_secs()),
     }
     metrics.set_leading(false);

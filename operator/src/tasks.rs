@@ -5,13 +5,12 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::api::NamespacedName;
+
 /// Tasks of environments. Each works for a target, and shares its state with the callers. Dropping the set ends them.
 pub(crate) struct Tasks<T, S> {
-    running: Mutex<HashMap<Key, Running<T, S>>>,
+    running: Mutex<HashMap<NamespacedName, Running<T, S>>>,
 }
-
-/// Namespace and name of an environment.
-type Key = (String, String);
 
 struct Running<T, S> {
     target: T,
@@ -33,7 +32,7 @@ impl<T: PartialEq, S: Clone> Tasks<T, S> {
         F: Future<Output = ()> + Send + 'static,
     {
         let mut running = self.running.lock();
-        let key = (namespace.to_owned(), name.to_owned());
+        let key = NamespacedName::new(namespace, name);
         if let Some(known) = running.get(&key).filter(|known| known.target == target) {
             return known.state.clone();
         }
@@ -46,17 +45,17 @@ impl<T: PartialEq, S: Clone> Tasks<T, S> {
 
     /// Returns the state of the environment's task.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<S> {
-        self.running.lock().get(&(namespace.to_owned(), name.to_owned())).map(|known| known.state.clone())
+        self.running.lock().get(&NamespacedName::new(namespace, name)).map(|known| known.state.clone())
     }
 
     /// Ends the environment's task.
     pub(crate) fn remove(&self, namespace: &str, name: &str) {
-        self.running.lock().remove(&(namespace.to_owned(), name.to_owned()));
+        self.running.lock().remove(&NamespacedName::new(namespace, name));
     }
 
     /// Ends the tasks for which `keep` (namespace, name, target) returns false.
     pub(crate) fn retain(&self, keep: impl Fn(&str, &str, &T) -> bool) {
-        self.running.lock().retain(|(namespace, name), known| keep(namespace, name, &known.target));
+        self.running.lock().retain(|key, known| keep(&key.namespace, &key.name, &known.target));
     }
 }
 

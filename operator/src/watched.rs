@@ -12,8 +12,9 @@ use kube::{Resource, runtime::watcher::Event};
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use self::content::{Content, OwnWrite, key, place, version};
+use self::content::{Content, OwnWrite, version};
 pub use self::content::{Touched, Views};
+use crate::api::NamespacedName;
 
 /// Objects of a watch, of each of which a view of the type `V` is kept. Clones share the content.
 #[derive(Clone, Debug)]
@@ -64,14 +65,18 @@ impl<V: Clone> Watched<V> {
 impl<V> Watched<V> {
     /// Enters an object that this process wrote, with its new resource version. Events about earlier versions of it are
     /// ignored from now on.
-    pub fn written(&self, namespace: &str, name: &str, version: &str, views: Views<V>) {
-        self.content.write().wrote(key(namespace, name), OwnWrite::Written(version.to_owned()), views);
+    pub fn enter_write(&self, namespace: &str, name: &str, version: &str, views: Views<V>) {
+        self.content.write().enter(NamespacedName::new(namespace, name), OwnWrite::Written(version.to_owned()), views);
     }
 
     /// Removes an object that this process deleted, with the resource version that it had. Events about this version and
     /// earlier ones are ignored from now on.
-    pub fn deleted(&self, namespace: &str, name: &str, version: &str) {
-        self.content.write().wrote(key(namespace, name), OwnWrite::Deleted(version.to_owned()), Vec::new());
+    pub fn enter_deletion(&self, namespace: &str, name: &str, version: &str) {
+        self.content.write().enter(
+            NamespacedName::new(namespace, name),
+            OwnWrite::Deleted(version.to_owned()),
+            Vec::new(),
+        );
     }
 }
 
@@ -88,7 +93,7 @@ impl<K: Resource, V: PartialEq> Feed<K, V> {
             }
             Event::InitApply(object) => {
                 self.content.write().catch_up(object);
-                self.listed.put(place(object), version(object), (self.views)(object));
+                self.listed.put(NamespacedName::of(object), version(object), (self.views)(object));
                 Touched::default()
             }
             Event::InitDone => {
@@ -102,24 +107,24 @@ impl<K: Resource, V: PartialEq> Feed<K, V> {
             }
             Event::Apply(object) => {
                 // Readers wait for the lock, so that it is taken after the object is read.
-                let (place, views) = (place(object), (self.views)(object));
+                let (name, views) = (NamespacedName::of(object), (self.views)(object));
                 let mut content = self.content.write();
                 if !content.delivers(object) {
                     return Touched::default();
                 }
-                let mut touched = content.environments_of(&place);
-                touched.extend(views.iter().map(|(environment, _)| key(&place.0, environment)));
-                content.put(place, version(object), views);
+                let mut touched = content.environments_of(&name);
+                touched.extend(views.iter().map(|(environment, _)| name.sibling(environment)));
+                content.put(name, version(object), views);
                 touched
             }
             Event::Delete(object) => {
-                let place = place(object);
+                let name = NamespacedName::of(object);
                 let mut content = self.content.write();
                 if !content.delivers(object) {
                     return Touched::default();
                 }
-                let touched = content.environments_of(&place);
-                content.remove(&place);
+                let touched = content.environments_of(&name);
+                content.remove(&name);
                 touched
             }
         }
@@ -182,7 +187,7 @@ mod tests {
     fn event_from_before_own_write_changes_nothing() {
         let (watched, mut feed) = watched(views);
         let write = |version: u32, to: &str| {
-            watched.written("shop", "x", &version.to_string(), views(&at(version, to)));
+            watched.enter_write("shop", "x", &version.to_string(), views(&at(version, to)));
         };
         let is_in = |environment: &str| watched.of("shop", environment).len() == 1;
         feed.apply_watcher_event(&Event::Apply(at(3, "first")));
@@ -204,14 +209,14 @@ mod tests {
     fn event_from_before_own_deletion_changes_nothing() {
         let (watched, mut feed) = watched(views);
         feed.apply_watcher_event(&Event::Apply(at(9, "before")));
-        watched.deleted("shop", "x", "9");
+        watched.enter_deletion("shop", "x", "9");
         for event in [Event::Apply(at(8, "before")), Event::Apply(at(9, "before"))] {
             feed.apply_watcher_event(&event);
             assert!(watched.get("shop", "x").is_none());
         }
         feed.apply_watcher_event(&Event::Delete(at(10, "before")));
         feed.apply_watcher_event(&Event::Apply(at(11, "again")));
-        watched.deleted("shop", "x", "9");
+        watched.enter_deletion("shop", "x", "9");
         assert!(watched.get("shop", "x").is_some(), "the object was made again before the answer to the deletion");
     }
 
@@ -222,15 +227,15 @@ mod tests {
         let (watched, mut feed) = watched(views);
         feed.apply_watcher_event(&Event::Apply(at(9, "a")));
         feed.apply_watcher_event(&Event::Delete(at(10, "a")));
-        watched.deleted("shop", "x", "9");
-        watched.written("shop", "y", "10", Views::new());
+        watched.enter_deletion("shop", "x", "9");
+        watched.enter_write("shop", "y", "10", Views::new());
         assert_eq!(watched.content.read().own_writes(), 0, "the watch was faster than the answers");
-        watched.deleted("shop", "y", "12");
-        watched.written("shop", "z", "13", Views::new());
+        watched.enter_deletion("shop", "y", "12");
+        watched.enter_write("shop", "z", "13", Views::new());
         assert_eq!(watched.content.read().own_writes(), 2);
         feed.apply_watcher_event(&Event::Apply(at(13, "a")));
         assert_eq!(watched.content.read().own_writes(), 0, "the watch has passed both");
-        watched.written("shop", "z", "15", Views::new());
+        watched.enter_write("shop", "z", "15", Views::new());
         feed.apply_watcher_event(&Event::Apply(at(14, "a")));
         assert_eq!(watched.content.read().own_writes(), 1, "an event from before the write may follow");
     }
@@ -248,11 +253,11 @@ mod tests {
                 }
             };
             list(&mut feed);
-            watched.written("shop", "x", "10", view("own"));
+            watched.enter_write("shop", "x", "10", view("own"));
             feed.apply_watcher_event(&Event::InitDone);
             let found = ["own", "listed"].into_iter().find(|environment| !watched.of("shop", environment).is_empty());
             assert_eq!(found, expected, "{listed:?}");
-            watched.written("shop", "x", "12", view("later"));
+            watched.enter_write("shop", "x", "12", view("later"));
             feed.apply_watcher_event(&Event::Init);
             list(&mut feed);
             feed.apply_watcher_event(&Event::InitDone);
@@ -290,7 +295,9 @@ mod tests {
     #[test]
     fn event_touches_environments_whose_views_it_changes() {
         let (_watched, mut feed) = watched(views);
-        let touched = |environments: &[&str]| environments.iter().map(|name| key("shop", name)).collect::<Touched>();
+        let touched = |environments: &[&str]| {
+            environments.iter().map(|name| NamespacedName::new("shop", name)).collect::<Touched>()
+        };
         assert_eq!(feed.apply_watcher_event(&Event::Apply(object("same", "a"))), touched(&["a"]));
         assert_eq!(feed.apply_watcher_event(&Event::Apply(object("moves", "b"))), touched(&["b"]));
         assert_eq!(feed.apply_watcher_event(&Event::Apply(object("moves", "c"))), touched(&["b", "c"]));

@@ -22,13 +22,13 @@ use self::decide::{Decision, Sighting, decide};
 pub use self::{fence::LeaseFence, owner::account};
 
 /// Duration of a lease without renewal.
-const DURATION: Duration = Duration::from_secs(30);
-/// Time without renewal after which the holder gives up and writes nothing more. It is well below [`DURATION`].
-const DEADLINE: Duration = Duration::from_secs(20);
+const LEASE_DURATION: Duration = Duration::from_secs(30);
+/// Time without renewal after which the holder gives up and writes nothing more. It is well below [`LEASE_DURATION`].
+const RENEW_DEADLINE: Duration = Duration::from_secs(20);
 /// Time between two renewals by the holder.
-const PERIOD: Duration = Duration::from_secs(5);
+const RETRY_PERIOD: Duration = Duration::from_secs(5);
 /// Timeout of one call to the API server.
-const CALL: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reason why this replica may not reconcile any more.
 #[derive(Debug, thiserror::Error)]
@@ -66,11 +66,11 @@ impl Election {
     }
 
     /// Waits until this replica holds the lease.
-    pub async fn win(&self) {
+    pub async fn acquire(&self) {
         let mut seen: Option<Sighting> = None;
         let mut waiting = false;
         loop {
-            match self.attempt(&mut seen).await {
+            match self.try_acquire_or_renew(&mut seen).await {
                 Ok(true) => return,
                 Ok(false) if !waiting => {
                     tracing::info!(lease = self.name, "another replica holds the lease: waiting for it");
@@ -83,16 +83,16 @@ impl Election {
                 }
                 Err(error) => tracing::warn!(lease = self.name, %error, "cannot read or take the lease: trying again"),
             }
-            sleep(PERIOD.mul_f64(0.4 + 0.2 * fastrand::f64())).await;
+            sleep(RETRY_PERIOD.mul_f64(0.4 + 0.2 * fastrand::f64())).await;
         }
     }
 
     /// Renews the lease until it is lost, and returns the reason.
-    pub async fn keep(&self) -> Lost {
+    pub async fn renew_until_lost(&self) -> Lost {
         let mut seen: Option<Sighting> = None;
         loop {
-            sleep(PERIOD).await;
-            match self.attempt(&mut seen).await {
+            sleep(RETRY_PERIOD).await;
+            match self.try_acquire_or_renew(&mut seen).await {
                 Ok(true) => {}
                 Ok(false) => return Lost::Taken(self.name.clone()),
                 // This includes a conflict, which another writer's new label can cause. The next attempt reads the
@@ -101,7 +101,7 @@ impl Election {
                     tracing::warn!(lease = self.name, %error, "cannot renew the lease: trying again until it expires");
                 }
             }
-            if !self.fence.lasts(DEADLINE.saturating_sub(PERIOD)) {
+            if !self.fence.was_renewed_within(RENEW_DEADLINE.saturating_sub(RETRY_PERIOD)) {
                 return Lost::Expired(self.name.clone());
             }
         }
@@ -121,7 +121,7 @@ impl Election {
                 _ => Ok(()),
             }
         };
-        match timeout(CALL, given_back).await {
+        match timeout(CALL_TIMEOUT, given_back).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(lease = self.name, %error, "cannot release the lease: another replica takes it when it expires");
@@ -135,12 +135,12 @@ impl Election {
 
     /// Takes or renews the lease if possible. Returns true if this replica holds it now, and false if another replica
     /// holds it.
-    async fn attempt(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
+    async fn try_acquire_or_renew(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
         let began = self.fence.now();
-        let taken = timeout(CALL, self.try_take(seen)).await;
+        let taken = timeout(CALL_TIMEOUT, self.try_take(seen)).await;
         let taken = taken.unwrap_or_else(|late| Err(kube::Error::Service(late.into())));
         if matches!(taken, Ok(true)) {
-            self.fence.renewed(began);
+            self.fence.record_renewal(began);
         }
         taken
     }
@@ -172,7 +172,7 @@ impl Election {
         let transitions = before.and_then(|before| before.lease_transitions).unwrap_or_default();
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            lease_duration_seconds: i32::try_from(LEASE_DURATION.as_secs()).ok(),
             acquire_time: mine.and_then(|mine| mine.acquire_time.clone()).or_else(|| Some(now.clone())),
             renew_time: Some(now),
             lease_transitions: Some(if mine.is_some() { transitions } else { transitions.saturating_add(1) }),

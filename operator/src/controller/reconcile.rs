@@ -9,7 +9,7 @@
 //! | guard | `guard` | accepts the snapshot, or holds it back until a person approves it |
 //! | recover | `recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
 //! | choose | `choose` | selects the newest, the pinned, or the last good snapshot |
-//! | fit | `room` | withholds the selected snapshot while running pods have no room for its core |
+//! | fit | `fit` | withholds the selected snapshot while running pods have no room for its core |
 //! | apply | `apply` | publishes the selected snapshot, and archives the one that it replaces |
 //! | withdraw | `withdraw` | deletes objects that no pod mounts any more |
 //! | notify | `rollout` | notifies pods of the revision |
@@ -20,8 +20,8 @@
 //!
 //! `reconciliation` runs the steps in this order, those from fetch to guard by `read`, and those from choose to notify by
 //! `publish`. `facts` collects what they return (`outcome`) for the report. The state between two reconciliations is a
-//! value for each step that needs one (`state`). While a source or a compilation is slow, `keep` restores published
-//! objects.
+//! value for each step that needs one (`state`). While a source or a compilation is slow, `restore` restores published
+//! objects. `watches` makes the streams of objects that cause reconciliations.
 //!
 //! A failure of any step leaves the published snapshot as it is. The step is retried with a growing back-off. A
 //! published object that somebody deletes or alters is restored at once from memory, without the source or the
@@ -31,7 +31,6 @@ mod apply;
 mod choose;
 mod collect;
 mod compile;
-mod controller;
 mod desired;
 mod documents;
 mod environment;
@@ -40,8 +39,8 @@ mod error;
 mod facts;
 mod fetch;
 mod first_pass;
+mod fit;
 mod guard;
-mod keep;
 mod listen;
 mod memory;
 mod observe;
@@ -54,12 +53,13 @@ mod recover;
 mod referrers;
 mod refresh;
 mod report;
+mod restore;
 mod rollout;
-mod room;
 mod schedule;
 mod served;
 mod shared;
 mod state;
+mod watches;
 mod withdraw;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -68,16 +68,16 @@ use kube::{core::DeserializeGuard, runtime::controller::Action};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-pub use self::{
-    controller::{Deps, run},
-    error::Error,
-    memory::SNAPSHOTS_MAX,
-};
 use self::{
     documents::DocumentsUnderWay,
     environment::Environment,
     shared::Shared,
     state::{States, Uid},
+};
+pub use self::{
+    error::Error,
+    memory::SNAPSHOTS_MAX,
+    watches::{Deps, run},
 };
 use crate::{
     api::FeatureEnvironment,

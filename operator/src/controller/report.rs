@@ -20,7 +20,7 @@ use serde_json::json;
 
 pub use self::{
     conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
-    status::{Contents, Facts, Failure, Fetch, Pin, Publication, follow},
+    status::{Contents, Facts, Failure, FetchOutcome, Pin, Publication, follow},
 };
 use crate::{
     api::{

@@ -19,7 +19,7 @@ use super::{
     write::Calls,
 };
 use crate::api::{
-    ObjectKind,
+    NamespacedName, ObjectKind,
     names::{FORMAT, Format, annotation},
 };
 
@@ -35,7 +35,7 @@ const GAP: usize = 1;
 
 /// Metadata of Secrets after the last poll or write, by namespace and environment, then by name.
 #[derive(Default)]
-pub(super) struct SecretCache(Mutex<HashMap<(String, String), Named>>);
+pub(super) struct SecretCache(Mutex<HashMap<NamespacedName, Named>>);
 
 /// Metadata of objects by name.
 type Named = BTreeMap<String, Arc<ObjectMeta>>;
@@ -61,12 +61,12 @@ impl SecretCache {
 
     /// Drops the Secrets of deleted environments.
     pub(super) fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
-        self.0.lock().retain(|(namespace, environment), _| is_there(namespace, environment));
+        self.0.lock().retain(|key, _| is_there(&key.namespace, &key.name));
     }
 }
 
-fn key(owner: &Owner) -> (String, String) {
-    (owner.namespace.clone(), owner.environment.to_string())
+fn key(owner: &Owner) -> NamespacedName {
+    NamespacedName::new(&owner.namespace, owner.environment.as_str())
 }
 
 impl WriteCache {

@@ -4,31 +4,30 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-/// Namespace and name of an environment.
-type Key = (String, String);
+use crate::api::NamespacedName;
 
 /// Number of notifications in progress for each environment that has one. Clones share the numbers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct InProgress(Arc<Mutex<HashMap<Key, usize>>>);
+pub(super) struct InProgress(Arc<Mutex<HashMap<NamespacedName, usize>>>);
 
 /// Notification in progress. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Notifying {
     all: InProgress,
-    key: Key,
+    key: NamespacedName,
 }
 
 impl InProgress {
     /// Begins a notification of the environment's pods.
     pub(super) fn begin(&self, namespace: &str, environment: &str) -> Notifying {
-        let key = (namespace.to_owned(), environment.to_owned());
+        let key = NamespacedName::new(namespace, environment);
         *self.0.lock().entry(key.clone()).or_default() += 1;
         Notifying { all: self.clone(), key }
     }
 
     /// True if a notification of the environment's pods is in progress.
     pub(super) fn contains(&self, namespace: &str, environment: &str) -> bool {
-        self.0.lock().contains_key(&(namespace.to_owned(), environment.to_owned()))
+        self.0.lock().contains_key(&NamespacedName::new(namespace, environment))
     }
 }
 

@@ -100,7 +100,7 @@ mod tests {
         let (sender, _requests) = TriggerSender::new();
         let receiver = WebhookReceiver::default();
         receiver.set_leading(true);
-        receiver.keep("shop", "storefront", "uid", SigningSecret::new(SECRET), &sender);
+        receiver.set_target("shop", "storefront", "uid", SigningSecret::new(SECRET), &sender);
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET), signed);
         let signature: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         let request = Request::post(path).header("X-Flagsmith-Signature", signature);

@@ -104,7 +104,7 @@ pub struct FetchHints {
     /// Key to use in place of the one in the Secret, which then is not read.
     pub key: Option<EnvironmentKey>,
     /// Key that the server refused. Set as long as the key is not to be tried again.
-    pub refused: Option<EnvironmentKey>,
+    pub rejected_key: Option<EnvironmentKey>,
     /// Expected size of the document in bytes, if known.
     pub expected: Option<usize>,
 }
@@ -266,7 +266,7 @@ impl Fetcher {
             Ok(admitted) => admitted,
             Err(rejection) => return rejection.outcome(&server.origin),
         };
-        if hints.refused.as_ref() == Some(&key) {
+        if hints.rejected_key.as_ref() == Some(&key) {
             return Ok(Fetched::StillRefused);
         }
         let Server { url, origin, .. } = server;

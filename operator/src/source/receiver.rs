@@ -27,6 +27,7 @@ use self::{
     targets::{Due, Targets},
 };
 use super::trigger::{Trigger, TriggerSender};
+use crate::api::NamespacedName;
 
 /// Shortest pause between two fetches of one environment that webhooks trigger. Environments whose fetches cost the
 /// server more have longer pauses.
@@ -52,8 +53,8 @@ pub enum Verdict {
 struct Starting {
     /// Number of [`FirstPass`]es that have not ended.
     passes: usize,
-    /// Environments by namespace and name that were reconciled since the start, with or without a usable secret.
-    seen: HashSet<(String, String)>,
+    /// Environments that were reconciled since the start, with or without a usable secret.
+    seen: HashSet<NamespacedName>,
 }
 
 /// Guard: until it is dropped, some environments may not have been reconciled since the start.
@@ -73,7 +74,7 @@ impl Drop for FirstPass {
 impl FirstPass {
     /// True if this environment was reconciled since the start.
     pub fn has_seen(&self, namespace: &str, name: &str) -> bool {
-        self.0.0.starting.lock().seen.contains(&(namespace.to_owned(), name.to_owned()))
+        self.0.0.starting.lock().seen.contains(&NamespacedName::new(namespace, name))
     }
 }
 
@@ -109,7 +110,7 @@ impl WebhookReceiver {
     }
 
     /// Adds or updates the target of an environment, or removes it if `secret` is `None`.
-    pub fn keep(
+    pub fn set_target(
         &self,
         namespace: &str,
         name: &str,
@@ -119,12 +120,12 @@ impl WebhookReceiver {
     ) {
         let mut targets = self.0.targets.lock();
         match secret {
-            Some(secret) => targets.keep(namespace, name, uid, secret, triggers),
+            Some(secret) => targets.set(namespace, name, uid, secret, triggers),
             None => targets.remove(namespace, name),
         }
         let mut starting = self.0.starting.lock();
         if starting.passes > 0 {
-            starting.seen.insert((namespace.to_owned(), name.to_owned()));
+            starting.seen.insert(NamespacedName::new(namespace, name));
         }
     }
 

@@ -4,22 +4,22 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kube::{Resource, ResourceExt};
 
-use crate::api::resource_version::is_older;
+use crate::api::{NamespacedName, resource_version::is_older};
 
 /// Views of one object, each with the name of the environment that it is about. The name is empty for no environment.
 pub type Views<V> = Vec<(String, V)>;
 
-/// Environments by namespace and name.
-pub type Touched = HashSet<(String, String)>;
+/// Environments whose objects an event changed.
+pub type Touched = HashSet<NamespacedName>;
 
 #[derive(Debug)]
 pub(super) struct Content<V> {
-    /// Views by namespace and environment, then by the object's name.
-    by_environment: HashMap<(String, String), BTreeMap<String, V>>,
-    /// Objects with views, by namespace and name.
-    objects: HashMap<(String, String), Object>,
-    /// Writes of this process that the watch has not reported, by namespace and name of the object.
-    own: HashMap<(String, String), OwnWrite>,
+    /// Views by environment, then by the object's name.
+    by_environment: HashMap<NamespacedName, BTreeMap<String, V>>,
+    /// Objects with views.
+    objects: HashMap<NamespacedName, Object>,
+    /// Writes of this process that the watch has not reported, by the object.
+    own: HashMap<NamespacedName, OwnWrite>,
     /// Highest resource version in an event, apart from lists. The watch has reported everything up to it.
     delivered: Option<String>,
 }
@@ -54,26 +54,26 @@ impl OwnWrite {
 impl<V> Content<V> {
     /// Returns the view of the object with this name.
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&V> {
-        let environment = self.objects.get(&key(namespace, name))?.environments.first()?;
-        self.by_environment.get(&key(namespace, environment))?.get(name)
+        let environment = self.objects.get(&NamespacedName::new(namespace, name))?.environments.first()?;
+        self.by_environment.get(&NamespacedName::new(namespace, environment))?.get(name)
     }
 
     /// Returns the views of the objects of an environment, in the order of their names.
     pub(super) fn of(&self, namespace: &str, environment: &str) -> impl Iterator<Item = &V> {
-        self.by_environment.get(&key(namespace, environment)).into_iter().flat_map(BTreeMap::values)
+        self.by_environment.get(&NamespacedName::new(namespace, environment)).into_iter().flat_map(BTreeMap::values)
     }
 
     /// Enters a write of this process, with the views of a written object, unless the watch has reported it already. An
     /// object that the watch does not show stays unknown: it may be deleted by now, and then no event would remove it.
-    pub(super) fn wrote(&mut self, place: (String, String), own: OwnWrite, views: Views<V>) {
-        match (self.objects.get(&place), &own) {
+    pub(super) fn enter(&mut self, object: NamespacedName, own: OwnWrite, views: Views<V>) {
+        match (self.objects.get(&object), &own) {
             (Some(known), own) if !own.is_after(&known.version) => return,
-            (Some(_), OwnWrite::Written(version)) => self.put(place.clone(), version.clone(), views),
-            (Some(_), OwnWrite::Deleted(_)) => self.remove(&place),
+            (Some(_), OwnWrite::Written(version)) => self.put(object.clone(), version.clone(), views),
+            (Some(_), OwnWrite::Deleted(_)) => self.remove(&object),
             (None, _) => {}
         }
         if self.delivered.as_ref().is_none_or(|delivered| own.is_after(delivered)) {
-            self.own.insert(place, own);
+            self.own.insert(object, own);
         }
     }
 
@@ -85,11 +85,11 @@ impl<V> Content<V> {
     /// Ends the wait for a write of this process that an event about the object has caught up with. Returns false if the
     /// event is from before that write.
     pub(super) fn catch_up(&mut self, object: &impl Resource) -> bool {
-        let place = place(object);
-        if self.own.get(&place).is_some_and(|own| own.is_after(&version(object))) {
+        let name = NamespacedName::of(object);
+        if self.own.get(&name).is_some_and(|own| own.is_after(&version(object))) {
             return false;
         }
-        self.own.remove(&place);
+        self.own.remove(&name);
         true
     }
 
@@ -106,45 +106,42 @@ impl<V> Content<V> {
 
     /// Takes over what this process wrote while the list was read, from the content before the list.
     pub(super) fn keep_own(&mut self, mut before: Self) {
-        for (place, own) in std::mem::take(&mut before.own) {
-            let views = before.take(&place);
-            self.wrote(place, own, views);
+        for (object, own) in std::mem::take(&mut before.own) {
+            let views = before.take(&object);
+            self.enter(object, own, views);
         }
     }
 
     /// Returns the environments with a view of the object.
-    pub(super) fn environments_of(&self, place: &(String, String)) -> Touched {
-        let environments = self.objects.get(place).into_iter().flat_map(|object| &object.environments);
-        environments.map(|environment| key(&place.0, environment)).collect()
+    pub(super) fn environments_of(&self, object: &NamespacedName) -> Touched {
+        let environments = self.objects.get(object).into_iter().flat_map(|known| &known.environments);
+        environments.map(|environment| object.sibling(environment)).collect()
     }
 
-    pub(super) fn put(&mut self, (namespace, name): (String, String), version: String, views: Views<V>) {
-        let place = (namespace, name);
-        self.remove(&place);
-        let (namespace, name) = &place;
+    pub(super) fn put(&mut self, object: NamespacedName, version: String, views: Views<V>) {
+        self.remove(&object);
         let mut environments = Vec::with_capacity(views.len());
         for (environment, view) in views {
-            let objects = self.by_environment.entry(key(namespace, &environment)).or_default();
-            objects.insert(name.clone(), view);
+            let objects = self.by_environment.entry(object.sibling(&environment)).or_default();
+            objects.insert(object.name.clone(), view);
             environments.push(environment);
         }
         if !environments.is_empty() {
-            self.objects.insert(place, Object { version, environments });
+            self.objects.insert(object, Object { version, environments });
         }
     }
 
-    pub(super) fn remove(&mut self, place: &(String, String)) {
-        self.take(place);
+    pub(super) fn remove(&mut self, object: &NamespacedName) {
+        self.take(object);
     }
 
     /// Removes the object, and returns its views.
-    fn take(&mut self, place: &(String, String)) -> Views<V> {
-        let (namespace, name) = place;
+    fn take(&mut self, object: &NamespacedName) -> Views<V> {
         let mut views = Vec::new();
-        for environment in self.objects.remove(place).map(|object| object.environments).unwrap_or_default() {
-            let of_environment = key(namespace, &environment);
+        for environment in self.objects.remove(object).map(|known| known.environments).unwrap_or_default() {
+            let of_environment = object.sibling(&environment);
             let Some(objects) = self.by_environment.get_mut(&of_environment) else { continue };
-            let view = objects.remove(name);
+            let view = objects.remove(&object.name);
             if objects.is_empty() {
                 self.by_environment.remove(&of_environment);
             }
@@ -158,7 +155,7 @@ impl<V: PartialEq> Content<V> {
     /// Returns the environments that have other views in `before`.
     pub(super) fn difference(&self, before: &Self) -> Touched {
         let all = self.by_environment.keys().chain(before.by_environment.keys());
-        let differs = |key: &&(String, String)| self.by_environment.get(*key) != before.by_environment.get(*key);
+        let differs = |key: &&NamespacedName| self.by_environment.get(*key) != before.by_environment.get(*key);
         all.filter(differs).cloned().collect()
     }
 }
@@ -182,14 +179,6 @@ impl<V> Default for Content<V> {
     }
 }
 
-pub(super) fn place<K: Resource>(object: &K) -> (String, String) {
-    (object.namespace().unwrap_or_default(), object.name_any())
-}
-
 pub(super) fn version<K: Resource>(object: &K) -> String {
     object.resource_version().unwrap_or_default()
-}
-
-pub(super) fn key(namespace: &str, name: &str) -> (String, String) {
-    (namespace.to_owned(), name.to_owned())
 }

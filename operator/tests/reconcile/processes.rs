@@ -145,8 +145,8 @@ async fn spinning_child_stops_neither_lease_nor_other_environments() {
     let renewed = Arc::new(Mutex::new(0));
     let election =
         Election::new(leases(&renewed), "remora-system", "lease", "me".to_owned(), None, LeaseFence::default());
-    election.win().await;
-    let keeping = tokio::spawn(async move { election.keep().await });
+    election.acquire().await;
+    let keeping = tokio::spawn(async move { election.renew_until_lost().await });
 
     let of = |object: Value| -> Arc<DeserializeGuard<FeatureEnvironment>> {
         Arc::new(serde_json::from_value(object).unwrap())

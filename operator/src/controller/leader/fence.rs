@@ -48,18 +48,18 @@ impl LeaseFence {
         Self { renewed: Arc::default(), clock }
     }
 
-    /// Returns the current time, for [`LeaseFence::renewed`].
+    /// Returns the current time, for [`LeaseFence::record_renewal`].
     pub(super) fn now(&self) -> Duration {
         (self.clock)()
     }
 
     /// Records a renewal by a call that started at this time.
-    pub(super) fn renewed(&self, at: Duration) {
+    pub(super) fn record_renewal(&self, at: Duration) {
         *self.renewed.lock() = Some(at);
     }
 
     /// True if the lease was renewed within this time.
-    pub(super) fn lasts(&self, within: Duration) -> bool {
+    pub(super) fn was_renewed_within(&self, within: Duration) -> bool {
         let renewed = *self.renewed.lock();
         renewed.is_some_and(|at| self.now().saturating_sub(at) < within)
     }
@@ -76,7 +76,7 @@ impl LeaseFence {
     }
 
     fn admit<B>(&self, request: Request<B>) -> Result<Request<B>, BoxError> {
-        if request.method() == Method::GET || self.lasts(super::DEADLINE) {
+        if request.method() == Method::GET || self.was_renewed_within(super::RENEW_DEADLINE) {
             Ok(request)
         } else {
             Err(LeaseExpired.into())
@@ -104,11 +104,11 @@ mod tests {
     fn machine_suspended_beyond_deadline_writes_nothing() {
         let (fence, clock) = clocked();
         let (renewed, monotonic) = (fence.now(), std::time::Instant::now());
-        fence.renewed(renewed);
+        fence.record_renewal(renewed);
         *clock.lock() += Duration::from_secs(3600);
-        assert!(monotonic.elapsed() < super::super::DEADLINE, "the test took too long to show anything");
+        assert!(monotonic.elapsed() < super::super::RENEW_DEADLINE, "the test took too long to show anything");
         assert!(fence.admit(request(Method::PATCH)).is_err());
-        assert!(!fence.lasts(super::super::DEADLINE));
+        assert!(!fence.was_renewed_within(super::super::RENEW_DEADLINE));
     }
 
     #[test]
@@ -117,9 +117,9 @@ mod tests {
         let writes = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE];
         assert!(fence.admit(request(Method::GET)).is_ok());
         assert!(writes.iter().all(|method| fence.admit(request(method.clone())).is_err()));
-        fence.renewed(fence.now());
+        fence.record_renewal(fence.now());
         assert!(writes.iter().all(|method| fence.admit(request(method.clone())).is_ok()));
-        *clock.lock() += super::super::DEADLINE;
+        *clock.lock() += super::super::RENEW_DEADLINE;
         assert!(writes.iter().all(|method| fence.admit(request(method.clone())).is_err()));
         assert!(fence.admit(request(Method::GET)).is_ok());
     }

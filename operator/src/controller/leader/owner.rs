@@ -9,14 +9,14 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 
-use super::CALL;
+use super::CALL_TIMEOUT;
 
 /// Returns a reference to the ServiceAccount of this process. `None` if the process uses no account of this namespace,
 /// or the API server does not answer.
 pub async fn account(client: Client, namespace: &str) -> Option<OwnerReference> {
     let reviews: Api<SelfSubjectReview> = Api::all(client);
     let (parameters, question) = (PostParams::default(), SelfSubjectReview::default());
-    let asked = timeout(CALL, reviews.create(&parameters, &question)).await;
+    let asked = timeout(CALL_TIMEOUT, reviews.create(&parameters, &question)).await;
     match asked.unwrap_or_else(|late| Err(kube::Error::Service(late.into()))) {
         Ok(review) => reference(&review.status?.user_info?, namespace),
         Err(error) => {

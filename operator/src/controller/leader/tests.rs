@@ -59,16 +59,16 @@ fn election(server: &Arc<Mutex<Server>>) -> Election {
 async fn conflict_on_renewal_is_tried_again_until_another_replica_holds_lease() {
     let server = Arc::new(Mutex::new(Server { labelled_before: 2, ..Server::default() }));
     let election = election(&server);
-    election.win().await;
+    election.acquire().await;
     let watching = async {
         while server.lock().unwrap().writes < 4 {
-            sleep(PERIOD).await;
+            sleep(RETRY_PERIOD).await;
         }
         server.lock().unwrap().lease["spec"]["holderIdentity"] = json!("you");
         pending().await
     };
     let lost = tokio::select! {
-        lost = timeout(PERIOD * 20, election.keep()) => lost,
+        lost = timeout(RETRY_PERIOD * 20, election.renew_until_lost()) => lost,
         never = watching => never,
     };
     let writes = server.lock().unwrap().writes;

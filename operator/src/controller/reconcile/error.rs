@@ -6,7 +6,7 @@ use super::{environment::Environment, report::Reported};
 use crate::{
     api::Reason,
     compiler,
-    controller::report::{self, Failure, Fetch},
+    controller::report::{self, Failure, FetchOutcome},
     publish,
     source::fetch::{self, Retry},
 };
@@ -64,15 +64,15 @@ impl Error {
     }
 
     /// Returns the outcome of the fetch that follows from a failed fetch or compilation.
-    pub(super) fn to_fetch(&self) -> Fetch {
+    pub(super) fn to_fetch(&self) -> FetchOutcome {
         match self {
-            Self::Name(_) | Self::Prune(_) => Fetch::Refused(self.to_failure()),
-            Self::Fetch(error) if error.is_refusal() => Fetch::Refused(self.to_failure()),
+            Self::Name(_) | Self::Prune(_) => FetchOutcome::NotAccepted(self.to_failure()),
+            Self::Fetch(error) if error.is_fault_of_spec() => FetchOutcome::NotAccepted(self.to_failure()),
             Self::Fetch(_) | Self::Compile(compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages) => {
-                Fetch::Failed(self.to_failure())
+                FetchOutcome::Failed(self.to_failure())
             }
             // The source returned a document.
-            Self::Compile(_) | Self::Publish(_) | Self::Report(_) => Fetch::Done,
+            Self::Compile(_) | Self::Publish(_) | Self::Report(_) => FetchOutcome::Done,
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     api::ObjectKind,
-    controller::report::{Facts, Fetch},
+    controller::report::{Facts, FetchOutcome},
 };
 
 /// Collects what the steps and the upkeep returned. Without `observed`, no step ran.
@@ -41,7 +41,7 @@ pub(super) fn facts(
         idle_flags,
         realtime,
         stale_after: schedule::stale_after(environment.spec.refresh.interval.get()),
-        refreshed: refresh::requested(environment).filter(|_| !matches!(fetch, Fetch::NotDue)),
+        refreshed: refresh::requested(environment).filter(|_| !matches!(fetch, FetchOutcome::NotRun)),
         fetch,
         pin,
         publication,

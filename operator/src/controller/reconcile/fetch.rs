@@ -64,8 +64,8 @@ pub(super) struct SourceState {
     last_content: Option<Instant>,
     /// Time at which the Secret with the key was read last. `None` makes the next fetch read it.
     key_read: Option<Instant>,
-    /// Key that the server refused, and the time of the refusal.
-    refused: Option<(EnvironmentKey, Instant)>,
+    /// Key that the server rejected, and the time of that.
+    rejected_key: Option<(EnvironmentKey, Instant)>,
 }
 
 impl SourceState {
@@ -126,7 +126,7 @@ impl SourceState {
     pub(super) fn forget_for_request(&mut self) {
         self.require_whole_fetch();
         self.key_read = None;
-        self.refused = None;
+        self.rejected_key = None;
     }
 
     /// Returns true if the source is to be fetched now. `is_lost` is true if no snapshot exists anywhere and none is
@@ -150,14 +150,15 @@ impl SourceState {
         let is_due = |last: Option<Instant>, rest| last.is_none_or(|last| now.duration_since(last) >= rest);
         let is_unconditional =
             is_due(self.last_document, schedule::UNCONDITIONAL) || self.failures > 0 || !has_snapshot;
-        let refused = self.refused.as_ref().filter(|(_, since)| now.duration_since(*since) < schedule::REFUSED);
+        let rejected =
+            self.rejected_key.as_ref().filter(|(_, since)| now.duration_since(*since) < schedule::REJECTED_KEY_PAUSE);
         // After a failure, the Secret may hold another key.
         let reads_key = is_due(self.key_read, KEY_REREAD) || self.failures > 0 || !has_snapshot;
         FetchHints {
             key: self.key().filter(|_| !reads_key).cloned(),
             cached: self.version.clone().filter(|_| !is_unconditional),
             comparison: if is_due(self.last_content, rest) { Comparison::Content } else { Comparison::Time },
-            refused: refused.map(|(key, _)| key.clone()),
+            rejected_key: rejected.map(|(key, _)| key.clone()),
             expected: self.expected_bytes,
         }
     }
@@ -180,7 +181,7 @@ impl SourceState {
 
     /// Records that the source was read, and schedules the next poll.
     fn schedule_next_poll(&mut self, interval: Duration) {
-        self.refused = None;
+        self.rejected_key = None;
         self.delay(schedule::after_success(interval, fastrand::f64()));
     }
 
@@ -202,7 +203,7 @@ impl SourceState {
 
     /// Forgets the key if the error shows that its owner may no longer give it.
     fn forget_withdrawn_key(&mut self, error: &Error) {
-        if error.is_refusal() || matches!(error, Error::ReadFailed { .. } | Error::AuthenticationFailed { .. }) {
+        if error.is_fault_of_spec() || matches!(error, Error::ReadFailed { .. } | Error::AuthenticationFailed { .. }) {
             self.version = None;
             self.key_read = None;
         }
@@ -252,7 +253,7 @@ pub(super) async fn fetch(
     }
     match fetched {
         Ok(fetch::Fetched::StillRefused) => {
-            source.failed(Retry::Slow, interval);
+            source.failed(Retry::Reference, interval);
             step.end(Outcome::StillRefused);
             Ok(FetchStep::Postponed)
         }
@@ -300,7 +301,7 @@ pub(super) async fn fetch(
             step.end(error.reason());
             source.forget_withdrawn_key(&error);
             if let Error::AuthenticationFailed { key, .. } = &error {
-                source.refused = Some((key.clone(), Instant::now()));
+                source.rejected_key = Some((key.clone(), Instant::now()));
             }
             Err(error)
         }

@@ -3,12 +3,12 @@
 use super::observe::Observed;
 use crate::{
     api::{IdleFlags, Pods},
-    controller::report::{Fetch, Pin, Publication},
+    controller::report::{FetchOutcome, Pin, Publication},
 };
 
 /// Outcome of the steps that a suspended environment skips.
 pub(super) struct WorkOutcome {
-    pub(super) fetch: Fetch,
+    pub(super) fetch: FetchOutcome,
     pub(super) pin: Pin,
     pub(super) publication: Publication,
     /// Revision that was published.
@@ -17,7 +17,7 @@ pub(super) struct WorkOutcome {
 
 impl WorkOutcome {
     /// Returns the outcome if no document was read and no snapshot was chosen.
-    pub(super) fn without_work(fetch: Fetch, publication: Publication) -> Self {
+    pub(super) fn without_work(fetch: FetchOutcome, publication: Publication) -> Self {
         Self { fetch, pin: Pin::None, publication, revision: None }
     }
 

@@ -11,19 +11,19 @@ use super::{
     desired::BackOff,
     environment::Environment,
     error::Error,
+    fit::{self, Room},
     memory::keep,
     observe::Observed,
     outcome::WorkOutcome,
     report::{contents, report_ahead},
     rollout::notify,
-    room::{self, Room},
     schedule,
     state::EnvironmentState,
     withdraw,
 };
 use crate::{
     api::Delivered,
-    controller::report::{Failure, Fetch, Pin, Publication},
+    controller::report::{Failure, FetchOutcome, Pin, Publication},
     memory::Memory,
     publish::{self, Destination, Publisher, Snapshot},
 };
@@ -34,7 +34,7 @@ pub(super) async fn publish(
     context: &Context,
     observed: &Observed,
     state: &mut EnvironmentState,
-    fetch: Fetch,
+    fetch: FetchOutcome,
 ) -> WorkOutcome {
     let Choice { snapshot, pin } = match select(environment, &context.publisher, &context.memory, observed, state).await
     {
@@ -96,7 +96,7 @@ async fn fit_and_apply(
         *room = Room::default();
         return Ok(None);
     };
-    let Some(fitting) = room::fitting(environment, lister, observed, selected, desired, reported, room).await else {
+    let Some(fitting) = fit::fit(environment, lister, observed, selected, desired, reported, room).await else {
         return Ok(None);
     };
     report_ahead(environment, reports, observed.destination.object_kind, reported).await?;
@@ -138,7 +138,7 @@ async fn deliver(
 fn failed(
     environment: &Environment<'_>,
     state: &mut EnvironmentState,
-    fetch: Fetch,
+    fetch: FetchOutcome,
     error: &Error,
     pin: Pin,
 ) -> WorkOutcome {

@@ -1,4 +1,4 @@
-//! Fetch, compile and guard steps: reads the source if a fetch is due.
+//! FetchOutcome, compile and guard steps: reads the source if a fetch is due.
 
 use tokio::time::Instant;
 
@@ -8,16 +8,16 @@ use super::{
     environment::Environment,
     error::Error,
     fetch::{FetchStep, fetch, record_read},
-    guard, keep, memory,
+    guard, memory,
     observe::Observed,
-    refresh,
+    refresh, restore,
     state::EnvironmentState,
 };
 use crate::{
     compiler,
     controller::{
         metrics::{Outcome, Step},
-        report::Fetch,
+        report::FetchOutcome,
     },
     source::trigger::Trigger,
 };
@@ -31,7 +31,7 @@ pub(super) async fn read_if_due(
     context: &Context,
     observed: &Observed,
     state: &mut EnvironmentState,
-) -> Result<Fetch, Error> {
+) -> Result<FetchOutcome, Error> {
     let mut trigger = context.states.take_trigger(&environment.namespace, &environment.name);
     if refresh::is_pending(environment, state.reported.status(environment)) {
         // The fetch that serves the request may be a later one, if this one has to wait for room.
@@ -46,12 +46,12 @@ pub(super) async fn read_if_due(
         && state.desired.snapshot.is_none()
         && observed.revision.is_none();
     if !state.source.is_due(trigger, is_lost, Instant::now()) {
-        return Ok(Fetch::NotDue);
+        return Ok(FetchOutcome::NotRun);
     }
     let Some(_place) = context.documents.begin(&environment.namespace) else {
         state.source.waits_for_room();
         context.metrics.begin(Step::Fetch).end(Outcome::Busy);
-        return Ok(Fetch::NotDue);
+        return Ok(FetchOutcome::NotRun);
     };
     // Invalid rules are reported before the source is asked; the child process applies the rules.
     compiler::rules(&environment.spec.prune)?;
@@ -71,20 +71,20 @@ async fn read(
     context: &Context,
     observed: &Observed,
     state: &mut EnvironmentState,
-) -> Result<Fetch, Error> {
+) -> Result<FetchOutcome, Error> {
     let Context { fetcher, compiler, publisher, metrics, .. } = context;
     let EnvironmentState { source, candidate, desired, .. } = state;
     // A pinned snapshot may have taken the memory of the newest one, which is not published before an edit of the spec.
     let is_pinned = desired.revision().is_some_and(|revision| revision == environment.spec.pin);
     let fetching = fetch(environment, fetcher, metrics, source, candidate.newest().is_some() || is_pinned);
     let document =
-        match keep::published_during(fetching, environment, publisher, &observed.destination, desired).await? {
-            FetchStep::Postponed => return Ok(Fetch::NotDue),
-            FetchStep::Unchanged => return Ok(Fetch::Done),
+        match restore::run_and_restore(fetching, environment, publisher, &observed.destination, desired).await? {
+            FetchStep::Postponed => return Ok(FetchOutcome::NotRun),
+            FetchStep::Unchanged => return Ok(FetchOutcome::Done),
             FetchStep::Document(document) => *document,
         };
     let compiling = compile(environment, compiler, metrics, document);
-    match keep::published_during(compiling, environment, publisher, &observed.destination, desired).await {
+    match restore::run_and_restore(compiling, environment, publisher, &observed.destination, desired).await {
         Ok((mut compiled, version, provenance)) => {
             record_read(environment, metrics, source);
             if let Err(error) =
@@ -96,7 +96,7 @@ async fn read(
             }
             source.record_compiled(version, provenance);
             guard::check(environment, observed, desired, candidate, compiled);
-            Ok(Fetch::Done)
+            Ok(FetchOutcome::Done)
         }
         // Without a document, the source said nothing new about the last one, so what is known of it stays.
         Err(error @ (compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages)) => Err(error.into()),

@@ -60,7 +60,7 @@ pub(super) async fn receive(
     let (namespace, name, uid) = (&environment.namespace, &environment.name, &environment.uid);
     let flagsmith = environment.spec.source.flagsmith.as_ref().filter(|_| !environment.spec.suspend);
     let Some(webhook) = flagsmith.and_then(|flagsmith| flagsmith.webhook.as_ref()) else {
-        receiver.keep(namespace, name, uid, None, triggers);
+        receiver.set_target(namespace, name, uid, None, triggers);
         reception.read = None;
         return None;
     };
@@ -81,7 +81,7 @@ pub(super) async fn receive(
         }
         Err(error) => (None, format!("polled only: {error}")),
     };
-    receiver.keep(namespace, name, uid, secret, triggers);
+    receiver.set_target(namespace, name, uid, secret, triggers);
     let (at, reference) = (Instant::now(), reference.clone());
     reception.read = Some(Read { at, reference, state_text: state_text.clone(), is_outdated: false });
     Some(state_text)

@@ -27,7 +27,7 @@ use super::{
     withdraw::unfinished,
 };
 use crate::{
-    controller::report::{FETCHED, Fetch, Pin, Publication},
+    controller::report::{FETCHED, FetchOutcome, Pin, Publication},
     publish::Destination,
 };
 
@@ -109,23 +109,29 @@ async fn work(
 ) -> (Observed, WorkOutcome) {
     let publisher = &context.publisher;
     if environment.spec.suspend {
-        return (Observed::cached(publisher, destination), WorkOutcome::without_work(Fetch::NotDue, Publication::None));
+        return (
+            Observed::cached(publisher, destination),
+            WorkOutcome::without_work(FetchOutcome::NotRun, Publication::None),
+        );
     }
     if let Some(BackOff { failure, is_blind: true, .. }) = state.desired.backs_off(Instant::now()) {
         let publication = Publication::Failed(failure.clone());
-        return (Observed::cached(publisher, destination), WorkOutcome::without_work(Fetch::NotDue, publication));
+        return (
+            Observed::cached(publisher, destination),
+            WorkOutcome::without_work(FetchOutcome::NotRun, publication),
+        );
     }
     let (observed, polled) = observe(publisher, destination, &mut state.desired.cache).await;
     if let Err(error) = polled {
         let failure = failed_publication(environment, state, &error.into(), Pin::None, true);
-        return (observed, WorkOutcome::without_work(Fetch::NotDue, Publication::Failed(failure)));
+        return (observed, WorkOutcome::without_work(FetchOutcome::NotRun, Publication::Failed(failure)));
     }
     if state.desired.snapshot.is_some()
         && let Err(error) =
             report_ahead(environment, &context.reports, observed.destination.object_kind, &mut state.reported).await
     {
         let failure = failed_publication(environment, state, &error.into(), Pin::None, false);
-        return (observed, WorkOutcome::without_work(Fetch::NotDue, Publication::Failed(failure)));
+        return (observed, WorkOutcome::without_work(FetchOutcome::NotRun, Publication::Failed(failure)));
     }
     let read = read_if_due(environment, context, &observed, state).await;
     let read_failed = read.is_err();
@@ -147,7 +153,7 @@ async fn work(
 }
 
 /// Logs a failed fetch or compilation, and returns its outcome for the report.
-fn failed_fetch(environment: &Environment<'_>, state: &EnvironmentState, error: &Error) -> Fetch {
+fn failed_fetch(environment: &Environment<'_>, state: &EnvironmentState, error: &Error) -> FetchOutcome {
     error.log(environment, &state.reported);
     error.to_fetch()
 }

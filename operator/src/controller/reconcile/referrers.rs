@@ -16,26 +16,27 @@ use kube::{
 use parking_lot::Mutex;
 
 use super::Context;
-use crate::{api::FeatureEnvironment, publish::ConfigMapMetadata, source::trigger::Trigger};
+use crate::{
+    api::{FeatureEnvironment, NamespacedName},
+    publish::ConfigMapMetadata,
+    source::trigger::Trigger,
+};
 
 pub(super) type WatchedEnvironment = DeserializeGuard<FeatureEnvironment>;
-
-/// Namespace and name of a ConfigMap.
-pub(super) type ObjectName = (String, String);
 
 /// Resource versions of ConfigMaps that sources refer to, so that a restarted watch triggers no fetch for unchanged
 /// objects.
 #[derive(Debug, Default)]
-pub(super) struct SeenVersions(Mutex<HashMap<ObjectName, String>>);
+pub(super) struct SeenVersions(Mutex<HashMap<NamespacedName, String>>);
 
 impl SeenVersions {
     /// Records a version. Returns false if it is the one that was recorded last.
-    fn record(&self, name: ObjectName, version: &str) -> bool {
+    fn record(&self, name: NamespacedName, version: &str) -> bool {
         self.0.lock().insert(name, version.to_owned()).as_deref() != Some(version)
     }
 
     /// Drops the versions of all objects that are not in `read`.
-    pub(super) fn retain(&self, read: &HashSet<ObjectName>) {
+    pub(super) fn retain(&self, read: &HashSet<NamespacedName>) {
         self.0.lock().retain(|name, _| read.contains(name));
     }
 }
@@ -49,7 +50,7 @@ pub(super) struct Referrers {
     context: Arc<Context>,
     seen: Arc<SeenVersions>,
     /// ConfigMaps that sources refer to and that the list, which is not complete, has not shown.
-    missing: HashSet<ObjectName>,
+    missing: HashSet<NamespacedName>,
 }
 
 impl Referrers {
@@ -70,21 +71,21 @@ impl Referrers {
                 Vec::new()
             }
             Event::InitApply(object) => {
-                self.missing.remove(&name(object));
-                self.trigger(name(object), &version(object))
+                self.missing.remove(&NamespacedName::of(object));
+                self.trigger(NamespacedName::of(object), &version(object))
             }
             Event::InitDone => {
                 let missing = std::mem::take(&mut self.missing);
                 missing.into_iter().flat_map(|missing| self.trigger(missing, GONE)).collect()
             }
-            Event::Apply(object) => self.trigger(name(object), &version(object)),
-            Event::Delete(object) => self.trigger(name(object), GONE),
+            Event::Apply(object) => self.trigger(NamespacedName::of(object), &version(object)),
+            Event::Delete(object) => self.trigger(NamespacedName::of(object), GONE),
         }
     }
 
     /// Triggers a fetch for the environments whose source reads this ConfigMap, unless its version is known.
-    fn trigger(&self, read: ObjectName, version: &str) -> Vec<ObjectRef<WatchedEnvironment>> {
-        let namespace = read.0.clone();
+    fn trigger(&self, read: NamespacedName, version: &str) -> Vec<ObjectRef<WatchedEnvironment>> {
+        let namespace = read.namespace.clone();
         let referring: Vec<ObjectRef<WatchedEnvironment>> = self
             .known
             .state()
@@ -106,20 +107,16 @@ impl Referrers {
     }
 }
 
-fn name(object: &ConfigMapMetadata) -> ObjectName {
-    (object.namespace().unwrap_or_default(), object.name_any())
-}
-
 fn version(object: &ConfigMapMetadata) -> String {
     object.resource_version().unwrap_or_default()
 }
 
 /// Returns the ConfigMaps that the source of an environment reads.
-pub(super) fn read_by(environment: &WatchedEnvironment) -> impl Iterator<Item = ObjectName> {
+pub(super) fn read_by(environment: &WatchedEnvironment) -> impl Iterator<Item = NamespacedName> {
     let environment = environment.0.as_ref().ok();
     environment.into_iter().flat_map(|environment| {
         let namespace = environment.namespace().unwrap_or_default();
-        environment.spec.source.config_maps().map(move |name| (namespace.clone(), name.to_owned()))
+        environment.spec.source.config_maps().map(move |name| NamespacedName::new(&namespace, name))
     })
 }
 
@@ -130,7 +127,7 @@ mod tests {
     #[test]
     fn version_is_new_once_and_forgotten_if_no_source_reads_object() {
         let seen = SeenVersions::default();
-        let name = |name: &str| ("shop".to_owned(), name.to_owned());
+        let name = |name: &str| NamespacedName::new("shop", name);
         assert!(seen.record(name("flags"), "1") && !seen.record(name("flags"), "1") && seen.record(name("flags"), "2"));
         assert!(seen.record(name("gone"), "1"));
         seen.retain(&HashSet::from([name("flags")]));

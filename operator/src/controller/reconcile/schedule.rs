@@ -19,11 +19,11 @@ const BACKOFF_MIN_MAX: Duration = Duration::from_secs(10);
 /// Longest wait after the first document that exceeded the compiler's bounds. It doubles up to `BACKOFF_MAX`, whatever
 /// the interval is.
 const COSTLY: Duration = Duration::from_secs(10);
-/// Longest wait before the next look for a missing object or a refused key. Such a look asks only the cluster's API
+/// Longest wait before the next look for a missing object or another key. Such a look asks only the cluster's API
 /// server.
 const REFERENCE_MAX: Duration = Duration::from_secs(15);
-/// Time for which a server that refused a key is not asked again with the same key.
-pub(super) const REFUSED: Duration = Duration::from_secs(300);
+/// Time for which a server that rejected a key is not asked again with the same key.
+pub(super) const REJECTED_KEY_PAUSE: Duration = Duration::from_secs(300);
 /// Longest time over which fetches are spread after a restart. A shorter interval takes its place.
 const SPREAD_MAX: Duration = Duration::from_secs(60);
 /// Shortest time between two looks at published objects if no fetch is due: the time after which the Secrets among them
@@ -48,7 +48,7 @@ pub(super) fn after_failure(retry: Retry, failures: u32, interval: Duration, cha
     let (first, most) = match retry {
         Retry::Backoff => (BACKOFF, interval.clamp(BACKOFF_MIN_MAX, BACKOFF_MAX)),
         Retry::Costly => (COSTLY, BACKOFF_MAX),
-        Retry::Reference | Retry::Slow => (BACKOFF, REFERENCE_MAX),
+        Retry::Reference => (BACKOFF, REFERENCE_MAX),
         Retry::After(wait) => return wait.max(BACKOFF) + BACKOFF.mul_f64(chance),
         Retry::Edited => return around(BACKOFF_MAX, chance),
     };

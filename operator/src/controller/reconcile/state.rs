@@ -6,10 +6,10 @@ use std::collections::{HashMap, HashSet};
 use parking_lot::Mutex;
 
 use super::{
-    collect::Uses, desired::Desired, fetch::SourceState, guard::Candidate, receive::Reception, refresh::Requests,
-    report::Reported, rollout::Rollout, room::Room,
+    collect::Uses, desired::Desired, fetch::SourceState, fit::Room, guard::Candidate, receive::Reception,
+    refresh::Requests, report::Reported, rollout::Rollout,
 };
-use crate::source::trigger::Trigger;
+use crate::{api::NamespacedName, source::trigger::Trigger};
 
 /// UID of a FeatureEnvironment. Unlike a name, it is never used again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -50,8 +50,8 @@ impl EnvironmentState {
 #[derive(Debug, Default)]
 pub(super) struct States {
     known: Mutex<HashMap<Uid, EnvironmentState>>,
-    /// Triggers since the last reconciliation of each environment, by namespace and name.
-    triggers: Mutex<HashMap<(String, String), Trigger>>,
+    /// Triggers since the last reconciliation of each environment.
+    triggers: Mutex<HashMap<NamespacedName, Trigger>>,
 }
 
 impl States {
@@ -67,20 +67,20 @@ impl States {
     /// Stores a trigger for the next reconciliation of this environment. The stronger of two triggers is kept.
     pub(super) fn trigger(&self, namespace: &str, name: &str, trigger: Trigger) {
         let mut triggers = self.triggers.lock();
-        let known = triggers.entry((namespace.to_owned(), name.to_owned())).or_insert(trigger);
+        let known = triggers.entry(NamespacedName::new(namespace, name)).or_insert(trigger);
         *known = trigger.max(*known);
     }
 
     /// Takes the trigger since the last reconciliation, if there is one.
     pub(super) fn take_trigger(&self, namespace: &str, name: &str) -> Option<Trigger> {
-        self.triggers.lock().remove(&(namespace.to_owned(), name.to_owned()))
+        self.triggers.lock().remove(&NamespacedName::new(namespace, name))
     }
 
     /// Drops the state of all environments that are not in `alive`, and the triggers of those for which `is_there`
     /// (namespace, name) returns false.
     pub(super) fn retain(&self, alive: &HashSet<Uid>, is_there: impl Fn(&str, &str) -> bool) {
         self.known.lock().retain(|uid, _| alive.contains(uid));
-        self.triggers.lock().retain(|(namespace, name), _| is_there(namespace, name));
+        self.triggers.lock().retain(|key, _| is_there(&key.namespace, &key.name));
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Facts {
     /// True if `spec.suspend` is set.
     pub suspended: bool,
     /// Outcome of the fetch.
-    pub fetch: Fetch,
+    pub fetch: FetchOutcome,
     /// Request for a fetch that this reconciliation served.
     pub refreshed: Option<String>,
     /// Outcome of the publication.
@@ -71,13 +71,13 @@ pub struct Failure {
 
 /// Outcome of a fetch.
 #[derive(Clone, Debug)]
-pub enum Fetch {
-    /// No fetch was due.
-    NotDue,
+pub enum FetchOutcome {
+    /// No fetch was due, or it is postponed.
+    NotRun,
     /// The fetch succeeded.
     Done,
     /// The spec, or an object that it refers to, cannot be used.
-    Refused(Failure),
+    NotAccepted(Failure),
     /// The fetch failed.
     Failed(Failure),
 }
@@ -207,25 +207,27 @@ fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
         _ if facts.suspended => {
             Some(State::yes(Reason::Suspended, "spec.suspend is true: the operator fetches and publishes nothing"))
         }
-        (Fetch::Refused(failure), _) | (_, Pin::Unknown(failure)) => {
+        (FetchOutcome::NotAccepted(failure), _) | (_, Pin::Unknown(failure)) => {
             Some(State::no(failure.reason, failure.message.clone()))
         }
-        (Fetch::Done | Fetch::Failed(_), _) => good(),
+        (FetchOutcome::Done | FetchOutcome::Failed(_), _) => good(),
         // The pinned revision exists by now.
-        (Fetch::NotDue, Pin::Kept { .. })
+        (FetchOutcome::NotRun, Pin::Kept { .. })
             if before.is_some_and(|before| before.reason == Reason::UnknownRevision.as_str()) =>
         {
             good()
         }
-        (Fetch::NotDue, _) => None,
+        (FetchOutcome::NotRun, _) => None,
     }
 }
 
 fn fetched(facts: &Facts) -> Option<State> {
     match &facts.fetch {
-        Fetch::NotDue => None,
-        Fetch::Done => Some(State::yes(Reason::Synced, "the last fetch succeeded")),
-        Fetch::Refused(failure) | Fetch::Failed(failure) => Some(State::no(failure.reason, failure.message.clone())),
+        FetchOutcome::NotRun => None,
+        FetchOutcome::Done => Some(State::yes(Reason::Synced, "the last fetch succeeded")),
+        FetchOutcome::NotAccepted(failure) | FetchOutcome::Failed(failure) => {
+            Some(State::no(failure.reason, failure.message.clone()))
+        }
     }
 }
 

@@ -10,7 +10,7 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-fn facts(fetch: Fetch, publication: Publication, revision: Option<&str>) -> Facts {
+fn facts(fetch: FetchOutcome, publication: Publication, revision: Option<&str>) -> Facts {
     Facts {
         generation: Some(1),
         suspended: false,
@@ -57,7 +57,7 @@ fn is(status: &FeatureEnvironmentStatus, kind: &str, expected: (&str, &str)) {
 }
 
 fn published() -> FeatureEnvironmentStatus {
-    status::follow(&FeatureEnvironmentStatus::default(), facts(Fetch::Done, done(), Some("abc")), at(0))
+    status::follow(&FeatureEnvironmentStatus::default(), facts(FetchOutcome::Done, done(), Some("abc")), at(0))
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn published_environment_is_ready() {
 #[test]
 fn status_without_change_stays_equal() {
     let status = published();
-    for fetch in [Fetch::Done, Fetch::NotDue] {
+    for fetch in [FetchOutcome::Done, FetchOutcome::NotRun] {
         let publication =
             Publication::Done { objects: status.objects.clone(), delivered: Delivered::default(), contents: None };
         assert_eq!(status::follow(&status, facts(fetch, publication, Some("abc")), at(999)), status);
@@ -84,7 +84,7 @@ fn status_without_change_stays_equal() {
 
 #[test]
 fn failing_source_leaves_published_environment_ready() {
-    let failing = || facts(Fetch::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc"));
+    let failing = || facts(FetchOutcome::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc"));
     let behind = status::follow(&published(), failing(), at(10));
     is(&behind, ACCEPTED, ("True", "Accepted"));
     is(&behind, FETCHED, ("False", "UpstreamUnavailable"));
@@ -100,7 +100,7 @@ fn failing_source_leaves_published_environment_ready() {
 
 #[test]
 fn environment_that_was_never_published_is_not_ready() {
-    let refused = facts(Fetch::Refused(failure(Reason::SecretNotFound)), Publication::None, None);
+    let refused = facts(FetchOutcome::NotAccepted(failure(Reason::SecretNotFound)), Publication::None, None);
     let status = status::follow(&FeatureEnvironmentStatus::default(), refused, at(0));
     is(&status, ACCEPTED, ("False", "SecretNotFound"));
     is(&status, FETCHED, ("False", "SecretNotFound"));
@@ -113,7 +113,7 @@ fn environment_that_was_never_published_is_not_ready() {
 
 #[test]
 fn document_over_capacity_leaves_last_good_revision() {
-    let facts = facts(Fetch::Done, Publication::Failed(failure(Reason::CapacityExceeded)), Some("abc"));
+    let facts = facts(FetchOutcome::Done, Publication::Failed(failure(Reason::CapacityExceeded)), Some("abc"));
     let status = status::follow(&published(), facts, at(5));
     is(&status, PUBLISHED, ("False", "CapacityExceeded"));
     is(&status, READY, ("True", "LastGood"));
@@ -123,7 +123,7 @@ fn document_over_capacity_leaves_last_good_revision() {
 
 #[test]
 fn suspended_environment_reports_suspension() {
-    let suspended = Facts { suspended: true, ..facts(Fetch::NotDue, Publication::None, Some("abc")) };
+    let suspended = Facts { suspended: true, ..facts(FetchOutcome::NotRun, Publication::None, Some("abc")) };
     let status = status::follow(&published(), suspended, at(5));
     is(&status, ACCEPTED, ("True", "Suspended"));
     is(&status, READY, ("True", "Published"));
@@ -137,7 +137,7 @@ fn findings_beyond_limit_are_counted_and_not_listed() {
     let publication =
         Publication::Done { objects: Vec::new(), delivered: Delivered::default(), contents: Some(contents) };
     let status =
-        status::follow(&FeatureEnvironmentStatus::default(), facts(Fetch::Done, publication, Some("a")), at(0));
+        status::follow(&FeatureEnvironmentStatus::default(), facts(FetchOutcome::Done, publication, Some("a")), at(0));
     assert_eq!((status.findings.len(), status.finding_count), (20, Some(50)));
 }
 
@@ -146,7 +146,7 @@ fn events_are_made_for_transitions_only() {
     let reasons = |before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus| -> Vec<String> {
         events::between(before, after).into_iter().map(|event| event.reason).collect()
     };
-    let failing = |reason| facts(Fetch::Failed(failure(reason)), Publication::None, Some("abc"));
+    let failing = |reason| facts(FetchOutcome::Failed(failure(reason)), Publication::None, Some("abc"));
     let new = FeatureEnvironmentStatus::default();
     let good = published();
     assert_eq!(reasons(&new, &good), ["Published"]);
@@ -157,17 +157,20 @@ fn events_are_made_for_transitions_only() {
     assert_eq!(reasons(&bad, &other), ["TLSFailure"]);
     let same = status::follow(&other, failing(Reason::TLSFailure), at(3));
     assert!(reasons(&other, &same).is_empty());
-    let healed = status::follow(&same, facts(Fetch::Done, done(), Some("def")), at(4));
+    let healed = status::follow(&same, facts(FetchOutcome::Done, done(), Some("def")), at(4));
     assert_eq!(reasons(&same, &healed), ["FetchRecovered", "Published"]);
-    let refused =
-        status::follow(&new, facts(Fetch::Refused(failure(Reason::SecretNotFound)), Publication::None, None), at(0));
+    let refused = status::follow(
+        &new,
+        facts(FetchOutcome::NotAccepted(failure(Reason::SecretNotFound)), Publication::None, None),
+        at(0),
+    );
     assert_eq!(reasons(&new, &refused), ["SecretNotFound"]);
 }
 
 #[test]
 fn event_note_is_cut_to_limit_of_api_server() {
     let long = Failure { reason: Reason::WriteFailed, message: "ü".repeat(5000) };
-    let after = status::follow(&published(), facts(Fetch::Done, Publication::Failed(long), Some("abc")), at(1));
+    let after = status::follow(&published(), facts(FetchOutcome::Done, Publication::Failed(long), Some("abc")), at(1));
     let events = events::between(&published(), &after);
     assert_eq!(events.len(), 1);
     assert!(matches!(events[0].type_, EventType::Warning));
@@ -178,7 +181,7 @@ fn event_note_is_cut_to_limit_of_api_server() {
 fn pods_that_fall_behind_and_catch_up_make_events() {
     let with = |behind, problem: Option<&str>| {
         let pods = Pods { total: 2, behind, problem: problem.map(str::to_owned), ..Pods::default() };
-        let facts = Facts { pods: Some(pods), ..facts(Fetch::Done, Publication::None, Some("abc")) };
+        let facts = Facts { pods: Some(pods), ..facts(FetchOutcome::Done, Publication::None, Some("abc")) };
         status::follow(&published(), facts, at(1))
     };
     let reasons = |before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus| -> Vec<String> {
@@ -192,7 +195,7 @@ fn pods_that_fall_behind_and_catch_up_make_events() {
     // Pods that do not answer are counted in the status and make no Event.
     assert!(reasons(&well, &with(0, Some("no answer"))).is_empty());
     // Without a new observation the counts stay.
-    let later = status::follow(&behind, facts(Fetch::NotDue, Publication::None, Some("abc")), at(2));
+    let later = status::follow(&behind, facts(FetchOutcome::NotRun, Publication::None, Some("abc")), at(2));
     assert_eq!(later.pods, behind.pods);
 }
 
@@ -202,7 +205,7 @@ fn clock_that_is_an_hour_off_makes_stale_only_while_it_is_off() {
     const HOUR: i64 = 3600;
     let minutes = |facts: Facts| Facts { stale_after: Duration::from_secs(300), ..facts };
     let failing =
-        || minutes(facts(Fetch::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc")));
+        || minutes(facts(FetchOutcome::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc")));
     let behind = status::follow(&published(), failing(), at(10));
     is(&behind, STALE, ("False", "Behind"));
     let forth = status::follow(&behind, failing(), at(20 + HOUR));
@@ -224,7 +227,7 @@ fn clock_that_is_an_hour_off_makes_stale_only_while_it_is_off() {
     for off in [HOUR, -HOUR] {
         let publication =
             Publication::Done { objects: stale.objects.clone(), delivered: Delivered::default(), contents: None };
-        let read = minutes(facts(Fetch::Done, publication, Some("abc")));
+        let read = minutes(facts(FetchOutcome::Done, publication, Some("abc")));
         is(&status::follow(&stale, read, at(400 + off)), STALE, ("False", "Current"));
     }
 }

@@ -147,10 +147,9 @@ pub enum Retry {
     /// After a longer first wait, then with exponential back-off, however short the refresh interval is: an attempt
     /// costs much.
     Costly,
-    /// Soon: an attempt reads from the cluster's API server only.
+    /// Soon: an attempt reads from the cluster's API server only, because an object is at fault, or the server rejected the
+    /// key that an object has.
     Reference,
-    /// Rarely, until the key changes.
-    Slow,
     /// No earlier than after this duration.
     After(Duration),
     /// After the object changes; in any case after about 300 s.
@@ -181,7 +180,7 @@ impl Error {
     }
 
     /// Returns true if the spec or an object that it refers to is at fault, not the server.
-    pub fn is_refusal(&self) -> bool {
+    pub fn is_fault_of_spec(&self) -> bool {
         matches!(
             self,
             Self::InvalidSource(_)
@@ -202,8 +201,8 @@ impl Error {
             | Self::SecretNotConsented(_)
             | Self::SecretInvalid { .. }
             | Self::ConfigMapNotFound(_)
-            | Self::ConfigMapInvalid { .. } => Retry::Reference,
-            Self::AuthenticationFailed { .. } => Retry::Slow,
+            | Self::ConfigMapInvalid { .. }
+            | Self::AuthenticationFailed { .. } => Retry::Reference,
             Self::RateLimited { retry_after: Some(wait), .. }
             | Self::UpstreamUnavailable { retry_after: Some(wait), .. } => Retry::After(*wait),
             _ => Retry::Backoff,

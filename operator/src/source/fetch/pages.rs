@@ -122,7 +122,7 @@ impl Request<'_> {
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_MODIFIED => return Ok(Page::NotModified),
-            status => return Err(refusal(status, &response, self.origin, self.key)),
+            status => return Err(status_error(status, &response, self.origin, self.key)),
         }
         let began = validator::began(text(&response, &header::DATE), sent.elapsed(), Timestamp::now());
         let entity_tag = text(&response, &header::ETAG).filter(|tag| tag.len() <= ENTITY_TAG_MAX).map(str::to_owned);
@@ -156,7 +156,7 @@ impl Request<'_> {
 }
 
 /// Translates a status that is no success.
-pub(super) fn refusal(status: StatusCode, response: &Response, origin: &Origin, key: &EnvironmentKey) -> Error {
+pub(super) fn status_error(status: StatusCode, response: &Response, origin: &Origin, key: &EnvironmentKey) -> Error {
     let origin = origin.clone();
     let retry_after =
         text(response, &header::RETRY_AFTER).and_then(|value| parse_retry_after(value, SystemTime::now()));

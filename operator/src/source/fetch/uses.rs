@@ -10,7 +10,7 @@ use super::{
     connector::Server,
     failure::{explain, unavailable},
     limiter::Rejection,
-    pages::refusal,
+    pages::status_error,
 };
 use crate::api::Flagsmith;
 
@@ -84,10 +84,10 @@ impl Fetcher {
             status if status.is_success() => Ok(()),
             // A gateway gave up on the server, which may go on.
             StatusCode::GATEWAY_TIMEOUT => {
-                let error = refusal(StatusCode::GATEWAY_TIMEOUT, &response, &origin, &key);
+                let error = status_error(StatusCode::GATEWAY_TIMEOUT, &response, &origin, &key);
                 Err(Unsent { may_have_arrived: true, error })
             }
-            status => Err(refusal(status, &response, &origin, &key).into()),
+            status => Err(status_error(status, &response, &origin, &key).into()),
         }
     }
 }

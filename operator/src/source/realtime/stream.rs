@@ -17,7 +17,7 @@ use crate::source::{
 const BACKOFF: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// Maximum wait where the spec or the cluster is at fault, because such faults last longer than seconds.
-const REFUSED: Duration = Duration::from_secs(300);
+const SPEC_FAULT_BACKOFF_MAX: Duration = Duration::from_secs(300);
 /// Duration of a connection that resets the count of failures.
 const STEADY: Duration = Duration::from_secs(30);
 /// Minimum time between two fetches that one stream triggers, however many events it sends.
@@ -124,7 +124,7 @@ fn is_news(change: Change, document_time: Option<Timestamp>, newest: Option<Time
 /// of one server do not reconnect at the same time.
 fn wait(error: &Error, failures: u32, chance: f64) -> Duration {
     let most = match error.retry() {
-        Retry::Edited | Retry::Reference | Retry::Slow => REFUSED,
+        Retry::Edited | Retry::Reference => SPEC_FAULT_BACKOFF_MAX,
         Retry::Backoff | Retry::Costly | Retry::After(_) => BACKOFF_MAX,
     };
     jittered(ceiling(BACKOFF, most, failures.saturating_sub(1)), chance)
@@ -158,6 +158,6 @@ mod tests {
         assert_eq!(wait(&gone, 1, 0.0), BACKOFF / 5);
         assert_eq!(wait(&gone, 4, 1.0), BACKOFF * 8);
         assert_eq!(wait(&gone, u32::MAX, 1.0), BACKOFF_MAX);
-        assert_eq!(wait(&broken, u32::MAX, 1.0), REFUSED);
+        assert_eq!(wait(&broken, u32::MAX, 1.0), SPEC_FAULT_BACKOFF_MAX);
     }
 }

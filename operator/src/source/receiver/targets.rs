@@ -51,7 +51,7 @@ pub(super) enum Due {
 
 impl Targets {
     /// Adds or updates a target. A target of another UID is a new environment of the same name.
-    pub(super) fn keep(
+    pub(super) fn set(
         &mut self,
         namespace: &str,
         name: &str,

@@ -16,12 +16,12 @@ fn receiver() -> (WebhookReceiver, TriggerSender, mpsc::Receiver<TriggerRequest>
     let (sender, requests) = TriggerSender::new();
     let receiver = WebhookReceiver::default();
     receiver.set_leading(true);
-    keep(&receiver, "storefront", SECRET, &sender);
+    set_target(&receiver, "storefront", SECRET, &sender);
     (receiver, sender, requests)
 }
 
-fn keep(receiver: &WebhookReceiver, name: &str, secret: &str, sender: &TriggerSender) {
-    receiver.keep("shop", name, "uid", SigningSecret::new(secret.as_bytes()), sender);
+fn set_target(receiver: &WebhookReceiver, name: &str, secret: &str, sender: &TriggerSender) {
+    receiver.set_target("shop", name, "uid", SigningSecret::new(secret.as_bytes()), sender);
 }
 
 /// Returns the names of the environments that were triggered so far.
@@ -50,7 +50,7 @@ async fn signed_webhook_triggers_fetch() {
 #[tokio::test(start_paused = true)]
 async fn unsigned_or_misdirected_webhook_triggers_nothing() {
     let (receiver, sender, mut requests) = receiver();
-    keep(&receiver, "other", "another secret, as long", &sender);
+    set_target(&receiver, "other", "another secret, as long", &sender);
     let signature = sign(SECRET, BODY);
     for (namespace, name, signature, body) in [
         ("shop", "storefront", None, BODY),
@@ -74,8 +74,8 @@ async fn webhook_that_no_known_secret_signs_is_repeated_until_first_pass_ends() 
     assert_eq!(receive("storefront"), Verdict::Accepted);
     assert_eq!(receiver.receive("shop", Some("search"), Some("no signature"), BODY), Verdict::Refused);
 
-    keep(&receiver, "search", SECRET, &sender);
-    receiver.keep("shop", "without", "uid", None, &sender);
+    set_target(&receiver, "search", SECRET, &sender);
+    receiver.set_target("shop", "without", "uid", None, &sender);
     let [first, second] = passes;
     assert!(second.has_seen("shop", "search") && second.has_seen("shop", "without"));
     assert!(!second.has_seen("shop", "unknown"));
@@ -116,7 +116,7 @@ async fn replays_wait_for_pause_of_costly_environment() {
     replay();
     // The fetch ends, and its cost is known. The Secret is read again meanwhile, which keeps the pause.
     receiver.pace("shop", "storefront", 20 * PACE);
-    keep(&receiver, "storefront", SECRET, &sender);
+    set_target(&receiver, "storefront", SECRET, &sender);
     let mut fetches = 0;
     for _ in 0..60 {
         tokio::time::advance(PACE).await;
@@ -136,8 +136,8 @@ async fn request_to_namespace_is_compared_with_eight_secrets() {
     let (receiver, sender, mut requests) = receiver();
     let secret = |number: usize| format!("another secret {number:03}");
     for number in 0..100 {
-        keep(&receiver, &format!("environment-{number:03}"), &secret(number), &sender);
-        keep(&receiver, &format!("twin-{number:03}"), &secret(number), &sender);
+        set_target(&receiver, &format!("environment-{number:03}"), &secret(number), &sender);
+        set_target(&receiver, &format!("twin-{number:03}"), &secret(number), &sender);
     }
     assert_eq!(receiver.0.targets.lock().secrets("shop", None).len(), targets::SECRETS_MAX);
     let receive =
@@ -157,8 +157,8 @@ async fn request_to_namespace_is_compared_with_eight_secrets() {
 #[tokio::test(start_paused = true)]
 async fn webhook_of_namespace_wakes_environments_with_its_secret() {
     let (receiver, sender, mut requests) = receiver();
-    keep(&receiver, "checkout", SECRET, &sender);
-    keep(&receiver, "other", "another secret, as long", &sender);
+    set_target(&receiver, "checkout", SECRET, &sender);
+    set_target(&receiver, "other", "another secret, as long", &sender);
     let signature = sign(SECRET, BODY);
     assert_eq!(receiver.receive("shop", None, Some(&signature), BODY), Verdict::Accepted);
     assert_eq!(triggered(&mut requests).await, ["checkout", "storefront"]);
@@ -172,9 +172,9 @@ async fn replica_without_lease_refuses_for_now() {
     receiver.set_leading(false);
     assert_eq!(receive(), Verdict::NotLeading);
     receiver.set_leading(true);
-    receiver.keep("shop", "storefront", "uid", None, &sender);
+    receiver.set_target("shop", "storefront", "uid", None, &sender);
     assert_eq!(receive(), Verdict::Refused);
-    keep(&receiver, "storefront", SECRET, &sender);
+    set_target(&receiver, "storefront", SECRET, &sender);
     receiver.retain(Some("elsewhere"), |_, _, _| false);
     assert_eq!(receive(), Verdict::Accepted);
     triggered(&mut requests).await;

@@ -100,7 +100,7 @@ async fn refused_key_is_not_retried_until_it_changes() {
     .await;
     let scene = Scene::at(&upstream);
     let Error::AuthenticationFailed { key, .. } = scene.failure().await else { panic!("not refused") };
-    let hints = FetchHints { refused: Some(key), ..FetchHints::default() };
+    let hints = FetchHints { rejected_key: Some(key), ..FetchHints::default() };
     let again = scene.fetcher().fetch("shop", &scene.spec(), &hints).await.unwrap();
     assert!(matches!(again, Fetched::StillRefused));
     assert_eq!(upstream.asked().len(), 1);

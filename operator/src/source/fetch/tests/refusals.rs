@@ -11,8 +11,8 @@ async fn answered(response: impl Fn() -> Response<Body> + Send + Sync + 'static)
 #[tokio::test]
 async fn each_http_status_has_its_reason() {
     for (code, reason, retry) in [
-        (401, Reason::AuthenticationFailed, Retry::Slow),
-        (403, Reason::AuthenticationFailed, Retry::Slow),
+        (401, Reason::AuthenticationFailed, Retry::Reference),
+        (403, Reason::AuthenticationFailed, Retry::Reference),
         (404, Reason::EnvironmentNotFound, Retry::Backoff),
         (429, Reason::RateLimited, Retry::Backoff),
         (400, Reason::UpstreamUnavailable, Retry::Backoff),

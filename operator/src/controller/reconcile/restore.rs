@@ -1,4 +1,4 @@
-//! Keeps the published objects in place while a source or a compilation is slow.
+//! Restores the published objects while a source or a compilation is slow.
 
 use std::{pin::pin, time::Duration};
 
@@ -20,7 +20,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Runs `work`, and restores the desired snapshot's objects at intervals meanwhile. Failed restorations are repeated
 /// with a growing back-off, and the first one waits for the end of a publication's back-off. They are not reported: the
 /// reconciliation publishes after the work, and reports a failure.
-pub(super) async fn published_during<T>(
+pub(super) async fn run_and_restore<T>(
     work: impl Future<Output = T>,
     environment: &Environment<'_>,
     publisher: &Publisher,
@@ -141,7 +141,7 @@ mod tests {
             });
             "done"
         };
-        let kept = published_during(work, &environment, &publisher, &destination, &mut desired);
+        let kept = run_and_restore(work, &environment, &publisher, &destination, &mut desired);
         let done = timeout(Duration::from_secs(60), kept).await;
         assert_eq!(done, Ok("done"), "the work waited for the restoration");
         assert_eq!(writes.load(Ordering::Relaxed), 1, "the restoration was dropped half-way");

@@ -29,7 +29,7 @@ use super::{
     state::Uid,
 };
 use crate::{
-    api::names::label,
+    api::{NamespacedName, names::label},
     compiler::Compiler,
     controller::metrics::Metrics,
     memory::Memory,
@@ -88,8 +88,8 @@ async fn run_in(deps: Deps, shared: &Shared, namespace: Option<&str>, mut shutdo
         .default_backoff()
         .inspect_err(|error| tracing::warn!(%error, "cannot watch the published ConfigMaps: trying again"))
         .flat_map(move |event| stream::iter(event.map(|event| feed.apply_watcher_event(&event)).unwrap_or_default()))
-        .filter(|(_, name)| std::future::ready(!name.is_empty()))
-        .map(|(namespace, name)| ObjectRef::new(&name).within(&namespace));
+        .filter(|touched| std::future::ready(!touched.name.is_empty()))
+        .map(|touched| ObjectRef::new(&touched.name).within(&touched.namespace));
     let (known, writer) = reflector::store();
     let environments = environments(in_scope::<EnvironmentObject>(&shared.pages.bound(&client), namespace))
         .default_backoff()
@@ -185,11 +185,9 @@ async fn sweep(
         tokio::time::sleep(SWEEP).await;
         let alive = known.state();
         let uids = alive.iter().filter_map(|environment| environment.uid()).map(Uid).collect();
-        let names: HashSet<(String, String)> = alive
-            .iter()
-            .map(|environment| (environment.namespace().unwrap_or_default(), environment.name_any()))
-            .collect();
-        let is_there = |namespace: &str, name: &str| names.contains(&(namespace.to_owned(), name.to_owned()));
+        let names: HashSet<NamespacedName> =
+            alive.iter().map(|environment| NamespacedName::of(environment.as_ref())).collect();
+        let is_there = |namespace: &str, name: &str| names.contains(&NamespacedName::new(namespace, name));
         context.states.retain(&uids, is_there);
         context.publisher.retain(is_there);
         metrics.environments.retain(scope, is_there);

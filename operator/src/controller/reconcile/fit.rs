@@ -91,7 +91,7 @@ impl Room {
 
 /// Returns the chosen snapshot if running and new pods have room for it or serve it already, else the last good one.
 /// With nothing published, no pod loses anything, so the first core is published in any case.
-pub(super) async fn fitting(
+pub(super) async fn fit(
     environment: &Environment<'_>,
     lister: &PodLister,
     observed: &Observed,

@@ -1,0 +1,38 @@
+use std::fmt;
+
+use kube::{Resource, ResourceExt};
+
+/// Namespace and name of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespacedName {
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+}
+
+impl NamespacedName {
+    /// Creates the name of an object.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// Returns the name of this object.
+    #[must_use]
+    pub fn of(object: &impl Resource) -> Self {
+        Self { namespace: object.namespace().unwrap_or_default(), name: object.name_any() }
+    }
+
+    /// Returns the name of another object in the same namespace.
+    #[must_use]
+    pub fn sibling(&self, name: &str) -> Self {
+        Self::new(&self.namespace, name)
+    }
+}
+
+impl fmt::Display for NamespacedName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

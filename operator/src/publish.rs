@@ -23,6 +23,7 @@ mod record_bounds;
 mod record_memory;
 mod secret_cache;
 mod snapshot;
+mod surplus;
 mod write;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -48,6 +49,7 @@ pub use self::{
     record::{ArchivedRevision, Record},
     record_bounds::Evicted,
     snapshot::{File, Snapshot},
+    surplus::SURPLUS_GRACE,
     write::is_terminating,
 };
 use crate::{
@@ -58,9 +60,6 @@ use crate::{
     },
     watched::{self, Views, Watched, watched},
 };
-
-/// Time that an object stays once no core names it any more.
-pub const SURPLUS_GRACE: Duration = Duration::from_secs(600);
 
 /// Metadata of the ConfigMaps with Remora's managed-by label, from a watch.
 pub type Objects = Watched<Arc<ObjectMeta>>;
@@ -80,7 +79,8 @@ fn views(object: &ConfigMapMetadata) -> Views<Arc<ObjectMeta>> {
 
 fn view(metadata: &ObjectMeta) -> Views<Arc<ObjectMeta>> {
     let environment = metadata.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
-    vec![(environment.cloned().unwrap_or_default(), Arc::new(metadata.clone()))]
+    let view = metadata::without_unread_record(metadata.clone());
+    vec![(environment.cloned().unwrap_or_default(), Arc::new(view))]
 }
 
 /// Publishes snapshots, restores them after a restart, and keeps earlier revisions.
@@ -220,10 +220,13 @@ impl Publisher {
             }
             cache.written.extend(version.map(|version| ((to.object_kind, wanted.name.clone()), version)));
         }
-        let past = record.map(|record| history::names(to.owner, &record.history)).unwrap_or_default();
-        let is_kept = |name: &str| placed.set.is_some_and(|set| to.owner.is_part(name, set.other()));
-        let needed = |name: &str| past.contains(name) || objects.iter().any(|object| object == name) || is_kept(name);
-        self.clear_surplus(to, needed, cache).await?;
+        let mut needed = record.map(|record| history::names(to.owner, &record.history)).unwrap_or_default();
+        needed.extend(objects.iter().cloned());
+        if let Some(set) = placed.set {
+            // The other set has the core before.
+            needed.extend(to.owner.parts(set.other()));
+        }
+        self.clear_surplus(to, &needed, cache).await?;
         cache.placed.insert(to.object_kind, placed);
         Ok(Published { objects, written: outdated.len() })
     }
@@ -345,27 +348,6 @@ impl Publisher {
         Ok(found.map(Arc::new))
     }
 
-    async fn clear_surplus(
-        &self,
-        objects: Collection<'_>,
-        needed: impl Fn(&str) -> bool,
-        cache: &mut WriteCache,
-    ) -> Result<(), Error> {
-        let mut surplus = self.last_first(objects, |format| format == FORMAT);
-        surplus.retain(|found| !found.name.as_deref().is_some_and(&needed));
-        let is_surplus = |name: &str| surplus.iter().any(|found| found.name.as_deref() == Some(name));
-        cache.surplus.retain(|(object_kind, name), _| *object_kind != objects.object_kind || is_surplus(name));
-        let now = Instant::now();
-        for found in surplus {
-            let name = found.name.clone().unwrap_or_default();
-            let since = *cache.surplus.entry((objects.object_kind, name)).or_insert(now);
-            if now.duration_since(since) >= self.grace {
-                self.delete(objects, &found, cache).await?;
-            }
-        }
-        Ok(())
-    }
-
     fn known(&self, objects: Collection<'_>, name: &str) -> Option<Arc<ObjectMeta>> {
         match objects.object_kind {
             ObjectKind::ConfigMap => self.objects.get(&objects.owner.namespace, name),
@@ -411,10 +393,9 @@ impl Publisher {
 }
 
 fn fits(snapshot: &Snapshot) -> Result<(), Error> {
-    let limit = |file: &File| if file.is_core() { files::MAX_CORE_BYTES } else { files::MAX_FILE_BYTES };
-    match snapshot.files.iter().find(|file| file.bytes.len() > limit(file)) {
+    match snapshot.files.iter().find(|file| file.bytes.len() > file.limit()) {
         Some(file) => {
-            Err(Error::CapacityExceeded { file: file.name.clone(), size: file.bytes.len(), limit: limit(file) })
+            Err(Error::CapacityExceeded { file: file.name.clone(), size: file.bytes.len(), limit: file.limit() })
         }
         None => Ok(()),
     }

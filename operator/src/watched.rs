@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use self::content::{Content, OwnWrite, version};
-pub use self::content::{Touched, Views};
+pub use self::content::{Touched, View, Views};
 use crate::api::NamespacedName;
 
 /// Objects of a watch, of each of which a view of the type `V` is kept. Clones share the content.
@@ -41,7 +41,7 @@ pub fn watched<K, V>(views: fn(&K) -> Views<V>) -> (Watched<V>, Feed<K, V>) {
     (watched, Feed { content, listed: Content::default(), filled, views })
 }
 
-impl<V: Clone> Watched<V> {
+impl<V: Clone + View> Watched<V> {
     /// Waits until the watch has listed all objects. Never returns if the watch ends before.
     pub async fn ready(&self) {
         if self.filled.clone().wait_for(|filled| *filled).await.is_err() {
@@ -62,7 +62,7 @@ impl<V: Clone> Watched<V> {
     }
 }
 
-impl<V> Watched<V> {
+impl<V: View> Watched<V> {
     /// Enters an object that this process wrote, with its new resource version. Events about earlier versions of it are
     /// ignored from now on.
     pub fn enter_write(&self, namespace: &str, name: &str, version: &str, views: Views<V>) {
@@ -80,7 +80,7 @@ impl<V> Watched<V> {
     }
 }
 
-impl<K: Resource, V: PartialEq> Feed<K, V> {
+impl<K: Resource, V: PartialEq + View> Feed<K, V> {
     /// Applies an event of the watch. A new list replaces the objects when it is complete. Returns the environments whose
     /// objects the event changed: for a new list, those whose views differ from the ones before or are gone.
     pub fn apply_watcher_event(&mut self, event: &Event<K>) -> Touched {
@@ -143,6 +143,8 @@ mod tests {
     use super::*;
 
     type Metadata = kube::core::PartialObjectMeta<ConfigMap>;
+
+    impl View for String {}
 
     fn object(name: &str, environments: &str) -> Metadata {
         let metadata = json!({"namespace": "shop", "name": name, "labels": {"of": environments}});

@@ -23,6 +23,8 @@ mod history;
 mod holding;
 #[path = "reconcile/keys.rs"]
 mod keys;
+#[path = "reconcile/labelled.rs"]
+mod labelled;
 #[path = "reconcile/memory.rs"]
 mod memory;
 #[path = "reconcile/namespaces.rs"]

@@ -7,7 +7,7 @@ use super::{
     object::{Verdict, Wanted},
     owner::Collection,
     record::{ArchivedRevision, Record},
-    snapshot::{File, Snapshot},
+    snapshot::{File, Snapshot, are_bounded},
 };
 use crate::api::ObjectKind;
 
@@ -49,7 +49,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Reads the copy of an earlier revision. `None` unless every file exists and matches its digest.
+    /// Reads the copy of an earlier revision. `None` unless every file exists and matches its digest, and a snapshot can
+    /// have files of their sizes.
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
@@ -67,6 +68,9 @@ impl Publisher {
                 return Ok(None);
             };
             files.push(File { name: file.clone(), ..found });
+            if !are_bounded(&files) {
+                return Ok(None);
+            }
         }
         Ok(Some(Snapshot::from_archived(past.revision.clone(), files)))
     }

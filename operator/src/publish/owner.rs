@@ -67,14 +67,9 @@ impl Collection<'_> {
 }
 
 impl Owner {
-    /// True if an object of this name keeps a file of an earlier revision.
-    pub(super) fn is_past(&self, name: &str) -> bool {
-        name.starts_with(&self.environment.past_prefix())
-    }
-
-    /// True if an object of this name holds a part of a core in this set.
-    pub(super) fn is_part(&self, name: &str, set: CoreSet) -> bool {
-        (0..files::MAX_CORE_PARTS).any(|part| self.environment.object(&files::core_part(set, part)) == name)
+    /// Lists the names of the objects that hold the parts of a core in this set.
+    pub(super) fn parts(&self, set: CoreSet) -> impl Iterator<Item = String> {
+        (0..files::MAX_CORE_PARTS).map(move |part| self.environment.object(&files::core_part(set, part)))
     }
 
     /// Returns the format of an object of this owner, which its name contains.

@@ -1,17 +1,15 @@
 //! Reads what is published: the revision and its record from the cached metadata, and whole snapshots from the cluster.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::core::ObjectMeta;
-use remora_snapshot::{
-    Pointer,
-    files::{self, CoreSet},
-};
+use remora_snapshot::{Pointer, files};
 
 use super::{
     Destination, Error, File, Owner, Publisher, Record, Snapshot, core, object,
     owner::{self, Collection},
     record_bounds::is_revision,
+    snapshot::are_bounded,
 };
 use crate::{
     api::names::{FORMAT, Format, annotation},
@@ -19,7 +17,7 @@ use crate::{
 };
 
 /// Number of snapshots that are read from the cluster at a time. A snapshot is in memory as a whole before its size is
-/// known and its memory can be reserved.
+/// known and its memory can be reserved. It is at most as large as the files of a snapshot can be ([`are_bounded`]).
 const READS: usize = 1;
 
 /// Permit for reading a snapshot from the cluster, which several publishers may share. Namespaces take turns.
@@ -82,8 +80,8 @@ impl Publisher {
     }
 
     /// Reads the published snapshot from the cluster, for use while it cannot be compiled again. `None` unless every
-    /// file exists and matches its digest. If the process before has written some files of the next revision already, the
-    /// copies that it made first are read.
+    /// file exists and matches its digest, and a snapshot can have files of their sizes. If the process before has written
+    /// some files of the next revision already, the copies that it made first are read.
     ///
     /// # Errors
     /// If the API server rejects a request or does not answer in time.
@@ -94,7 +92,8 @@ impl Publisher {
         };
         // The cache may be older than the core, so the revision and the record come from the object that is read.
         let core = self.read_object(objects, &objects.owner.environment.object(files::CORE)).await?;
-        let Some((metadata, core)) = core.filter(|(metadata, _)| objects.owner.owns(metadata)) else {
+        let core = core.filter(|(metadata, core)| objects.owner.owns(metadata) && core.is_core());
+        let Some((metadata, core)) = core else {
             return Ok(None);
         };
         let revision = owner::annotation(&metadata, annotation::REVISION).filter(|revision| is_revision(revision));
@@ -103,31 +102,58 @@ impl Publisher {
         };
         let is_current = objects.object_kind == destination.object_kind;
         let record = if is_current { object::record(&metadata) } else { self.record(destination) };
+        let Some(core) = self.whole(objects, core).await? else { return Ok(None) };
         let digests = record.as_ref().map(|record| &record.files).filter(|files| !files.is_empty());
-        if let Some(digests) = digests {
-            let Some(core) = self.whole(objects, core).await? else { return Ok(None) };
-            let mut files = vec![core];
-            for (name, digest) in digests {
-                if name == files::CORE || files::is_core_part(name) {
-                    continue;
-                }
-                let Some(file) = self.read_either(objects, name, &revision, digest).await? else { return Ok(None) };
-                files.push(file);
-            }
-            let snapshot = Snapshot::new(revision, files);
-            return Ok((snapshot.digests() == *digests).then_some((snapshot, record)));
-        }
-        let mut files = Vec::new();
-        for found in self.last_first(objects, |format| format == FORMAT) {
-            let name = found.name.as_deref().unwrap_or_default();
-            if objects.owner.is_past(name) || CoreSet::ALL.iter().any(|set| objects.owner.is_part(name, *set)) {
+        let files = match digests {
+            Some(digests) => self.with_recorded(objects, core, &revision, digests).await?,
+            None => self.with_known(objects, core).await?,
+        };
+        let Some(files) = files else { return Ok(None) };
+        let snapshot = Snapshot::new(revision, files);
+        let is_recorded = digests.is_none_or(|digests| snapshot.digests() == *digests);
+        Ok(is_recorded.then_some((snapshot, record)))
+    }
+
+    /// Reads the files that the record names beside the core.
+    async fn with_recorded(
+        &self,
+        objects: Collection<'_>,
+        core: File,
+        revision: &str,
+        digests: &BTreeMap<String, String>,
+    ) -> Result<Option<Vec<File>>, Error> {
+        let mut files = vec![core];
+        for (name, digest) in digests {
+            if name == files::CORE || files::is_core_part(name) {
                 continue;
             }
-            let Some(file) = self.read(objects, name).await? else { return Ok(None) };
-            let Some(file) = self.whole(objects, file).await? else { return Ok(None) };
+            let Some(file) = self.read_either(objects, name, revision, digest).await? else { return Ok(None) };
             files.push(file);
+            if !are_bounded(&files) {
+                return Ok(None);
+            }
         }
-        Ok(Some((Snapshot::new(revision, files), record)))
+        Ok(Some(files))
+    }
+
+    /// Reads the files beside the core of a revision that was published without a record: those that exist of all that a
+    /// snapshot can have. Other objects with the labels of the environment are not read.
+    async fn with_known(&self, objects: Collection<'_>, core: File) -> Result<Option<Vec<File>>, Error> {
+        let mut files = vec![core];
+        for name in files::all(files::OVERRIDES_SLOTS, 0) {
+            let object = objects.owner.environment.object(&name);
+            let known = self.known(objects, &object).filter(|known| objects.owner.owns(known));
+            if name == files::CORE || known.is_none() {
+                continue;
+            }
+            let file = self.read(objects, &object).await?.filter(|file| file.name == name);
+            let Some(file) = file else { return Ok(None) };
+            files.push(file);
+            if !are_bounded(&files) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(files))
     }
 
     /// Reads the file with this digest, from its published object or from its copy.

@@ -13,6 +13,9 @@ use crate::{
 
 /// Memory that a snapshot takes beside its files and its record: its state and the status.
 const BESIDE_FILES: usize = 16 << 10;
+/// Largest size of all files of a snapshot in bytes: the core, the overrides and the document.
+const FILES_BYTES: usize =
+    files::MAX_CORE_BYTES + (files::OVERRIDES_SLOTS + files::DOCUMENT_SLOTS) * files::MAX_FILE_BYTES;
 
 /// Published form of an environment at one revision, either compiled by this process or read from the cluster after a
 /// restart.
@@ -60,6 +63,11 @@ impl File {
     /// True if this file is the core, which names the other files.
     pub fn is_core(&self) -> bool {
         self.name == files::CORE
+    }
+
+    /// Returns the largest size in bytes that a file of this name may have.
+    pub(super) fn limit(&self) -> usize {
+        if self.is_core() { files::MAX_CORE_BYTES } else { files::MAX_FILE_BYTES }
     }
 }
 
@@ -128,6 +136,13 @@ impl From<Response> for Snapshot {
     }
 }
 
+/// True if a snapshot can have files of these sizes. Whoever may write the objects that hold them decides how large they
+/// are.
+pub(super) fn are_bounded(files: &[File]) -> bool {
+    let sum: usize = files.iter().map(|file| file.bytes.len()).sum();
+    sum <= FILES_BYTES && files.iter().all(|file| file.bytes.len() <= file.limit())
+}
+
 /// Returns the digests of the parts of a core. Empty if the core is one object.
 fn part_digests(core: &[u8]) -> Vec<String> {
     if core.len() <= files::MAX_FILE_BYTES { Vec::new() } else { files::parts(core).map(digest).collect() }
@@ -143,5 +158,20 @@ mod tests {
         let snapshot = Snapshot::new("r".to_owned(), vec![file("core"), file("overrides-01"), file("overrides-00")]);
         let names: Vec<_> = snapshot.files.iter().map(|file| file.name.as_str()).collect();
         assert_eq!(names, ["overrides-00", "overrides-01", "core"]);
+    }
+
+    #[test]
+    fn files_beyond_those_of_largest_snapshot_are_not_bounded() {
+        // The digest is not read.
+        let file = |name: String, bytes: usize| File { name, bytes: vec![0; bytes], digest: String::new() };
+        let names = (0..files::OVERRIDES_SLOTS).map(files::overrides);
+        let names = names.chain((0..files::DOCUMENT_SLOTS).map(files::document));
+        let mut largest: Vec<File> = names.map(|name| file(name, files::MAX_FILE_BYTES)).collect();
+        largest.push(file(files::CORE.to_owned(), files::MAX_CORE_BYTES));
+        assert!(are_bounded(&largest));
+        largest.push(file(files::core_part(files::CoreSet::B, 0), 1));
+        assert!(!are_bounded(&largest), "all files together have one byte too many");
+        assert!(!are_bounded(&[file(files::overrides(0), files::MAX_FILE_BYTES + 1)]));
+        assert!(!are_bounded(&[file(files::CORE.to_owned(), files::MAX_CORE_BYTES + 1)]));
     }
 }

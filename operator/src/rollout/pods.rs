@@ -20,7 +20,7 @@ use crate::{
         names::{EnvironmentName, Format, sidecar},
     },
     injection::{Slots, pods, quantity::Quantity},
-    watched::{Feed, Views, Watched, watched},
+    watched::{Feed, View, Views, Watched, watched},
 };
 
 /// Number of pods in a page of the watch's list. The text of a page is in memory as a whole, and a pod may have 1.5 MiB.
@@ -33,6 +33,8 @@ pub type RunningPods = Watched<Arc<Injected>>;
 
 /// Writes the events of the watch to [`RunningPods`].
 pub type RunningPodsFeed = Feed<InjectedPod, Arc<Injected>>;
+
+impl View for Arc<Injected> {}
 
 /// Creates an empty set of pods and its feed.
 #[must_use]

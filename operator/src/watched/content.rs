@@ -12,12 +12,32 @@ pub type Views<V> = Vec<(String, V)>;
 /// Environments whose objects an event changed.
 pub type Touched = HashSet<NamespacedName>;
 
+/// View of a watched object. It may have a large part, whose size the author of the object decides.
+pub trait View: Sized {
+    /// Largest size of the large parts of all views of a namespace, in bytes. A view beyond it is kept without its large
+    /// part.
+    const LARGE_PARTS_MAX: usize = 0;
+
+    /// Returns the size of the large part in bytes.
+    fn large_part(&self) -> usize {
+        0
+    }
+
+    /// Returns the view without its large part.
+    #[must_use]
+    fn without_large_part(self) -> Self {
+        self
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Content<V> {
     /// Views by environment, then by the object's name.
     by_environment: HashMap<NamespacedName, BTreeMap<String, V>>,
     /// Objects with views.
     objects: HashMap<NamespacedName, Object>,
+    /// Size of the large parts of all views in bytes, by namespace.
+    large_parts: HashMap<String, usize>,
     /// Writes of this process that the watch has not reported, by the object.
     own: HashMap<NamespacedName, OwnWrite>,
     /// Highest resource version in an event, apart from lists. The watch has reported everything up to it.
@@ -51,7 +71,7 @@ impl OwnWrite {
     }
 }
 
-impl<V> Content<V> {
+impl<V: View> Content<V> {
     /// Returns the view of the object with this name.
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&V> {
         let environment = self.objects.get(&NamespacedName::new(namespace, name))?.environments.first()?;
@@ -122,6 +142,7 @@ impl<V> Content<V> {
         self.remove(&object);
         let mut environments = Vec::with_capacity(views.len());
         for (environment, view) in views {
+            let view = self.with_room(&object.namespace, view);
             let objects = self.by_environment.entry(object.sibling(&environment)).or_default();
             objects.insert(object.name.clone(), view);
             environments.push(environment);
@@ -145,9 +166,35 @@ impl<V> Content<V> {
             if objects.is_empty() {
                 self.by_environment.remove(&of_environment);
             }
-            views.extend(view.map(|view| (environment, view)));
+            if let Some(view) = view {
+                self.release(&object.namespace, view.large_part());
+                views.push((environment, view));
+            }
         }
         views
+    }
+
+    /// Returns the view, without its large part if the namespace has no room for it.
+    fn with_room(&mut self, namespace: &str, view: V) -> V {
+        let bytes = view.large_part();
+        if bytes == 0 {
+            return view;
+        }
+        let sum = self.large_parts.get(namespace).map_or(bytes, |sum| sum.saturating_add(bytes));
+        if sum > V::LARGE_PARTS_MAX {
+            return view.without_large_part();
+        }
+        self.large_parts.insert(namespace.to_owned(), sum);
+        view
+    }
+
+    /// Gives back the room of a large part.
+    fn release(&mut self, namespace: &str, bytes: usize) {
+        let Some(sum) = self.large_parts.get_mut(namespace) else { return };
+        *sum = sum.saturating_sub(bytes);
+        if *sum == 0 {
+            self.large_parts.remove(namespace);
+        }
     }
 }
 
@@ -175,7 +222,13 @@ impl<V> Content<V> {
 
 impl<V> Default for Content<V> {
     fn default() -> Self {
-        Self { by_environment: HashMap::new(), objects: HashMap::new(), own: HashMap::new(), delivered: None }
+        Self {
+            by_environment: HashMap::new(),
+            objects: HashMap::new(),
+            large_parts: HashMap::new(),
+            own: HashMap::new(),
+            delivered: None,
+        }
     }
 }
 

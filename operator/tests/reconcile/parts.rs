@@ -39,7 +39,7 @@ fn small(fill: &str) -> Snapshot {
 }
 
 /// Compiles an environment with a core of at least this many parts.
-fn large(parts: usize, fill: &str) -> Snapshot {
+pub(super) fn large(parts: usize, fill: &str) -> Snapshot {
     // The core has each value twice: in the context and in the answers.
     let snapshot = (1..).map(|share| snapshot(share * PART_BYTES / 4, fill)).find(|one| one.core_parts() >= parts);
     snapshot.unwrap()
@@ -51,7 +51,7 @@ fn name(kind: ObjectKind, file: &str) -> String {
 }
 
 /// Reads the file that an object carries.
-fn carried(cluster: &Cluster, kind: ObjectKind, file: &str) -> Option<Vec<u8>> {
+pub(super) fn carried(cluster: &Cluster, kind: ObjectKind, file: &str) -> Option<Vec<u8>> {
     let object = cluster.get(&name(kind, file))?;
     let field = if kind == ObjectKind::Secret { "data" } else { "binaryData" };
     Some(STANDARD.decode(object[field][file].as_str().unwrap()).unwrap())

@@ -51,7 +51,7 @@ pub(super) fn destination() -> Destination {
     Destination { owner, object_kind: ObjectKind::ConfigMap, may_have_other_kind: false, has_unfinished: false }
 }
 
-fn snapshot(revision: &str, files: &[(&str, &str)]) -> Snapshot {
+pub(super) fn snapshot(revision: &str, files: &[(&str, &str)]) -> Snapshot {
     let files = files.iter().map(|(name, bytes)| File::new((*name).to_owned(), bytes.as_bytes().to_vec()));
     Snapshot::new(revision.to_owned(), files.collect())
 }

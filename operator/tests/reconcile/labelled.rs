@@ -1,0 +1,124 @@
+//! ConfigMaps with Remora's labels that nobody published: whoever may write ConfigMaps decides how many there are, and what
+//! they carry.
+
+use std::time::{Duration, Instant};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use remora_operator::{api::ObjectKind, publish::File};
+use remora_snapshot::files;
+use serde_json::{Value, json};
+
+use super::{
+    Operator,
+    cluster::{Cluster, fenv},
+    document, flags,
+    parts::{carried, large},
+    pass,
+    publishing::{Desk, destination, snapshot},
+    wait,
+};
+
+/// Returns a ConfigMap with the labels of this environment's objects that carries these bytes.
+fn labelled(environment: &str, file: &str, bytes: &[u8]) -> Value {
+    let digest = File::new(file.to_owned(), bytes.to_vec()).digest;
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "binaryData": {file: STANDARD.encode(bytes)},
+        "metadata": {
+            "name": format!("remora-{environment}-v3-{file}"), "namespace": "shop",
+            "annotations": {"remora.dev/content": digest},
+            "labels": {"app.kubernetes.io/managed-by": "remora", "remora.dev/environment": environment},
+        },
+    })
+}
+
+fn deletions(calls: &[String]) -> usize {
+    calls.iter().filter(|call| call.starts_with("delete ")).count()
+}
+
+#[tokio::test]
+async fn labelled_objects_that_no_snapshot_has_are_not_read_back() {
+    let mut desk = Desk::new(Duration::MAX);
+    let published = snapshot("1", &[("core", "c"), ("overrides-00", "x"), ("document-00", "d")]);
+    desk.publish(&published).await.0.unwrap();
+    for number in 0..600 {
+        desk.cluster.put(&labelled("a", &format!("x-{number}"), b"x"));
+    }
+    desk.cluster.observe(&mut desk.writer);
+    desk.cluster.calls();
+    assert_eq!(desk.publisher.read_published(&destination()).await.unwrap(), Some((published, None)));
+    let read = ["core", "overrides-00", "document-00"].map(|file| format!("get remora-a-v3-{file}"));
+    assert_eq!(desk.cluster.calls(), read);
+}
+
+#[tokio::test]
+async fn pointer_in_other_object_than_core_is_not_followed() {
+    let mut desk = Desk::new(Duration::MAX);
+    desk.publish(&large(2, "x")).await.0.unwrap();
+    let pointer = carried(&desk.cluster, ObjectKind::ConfigMap, files::CORE).unwrap();
+    for slot in 0..35 {
+        desk.cluster.put(&labelled("a", &files::overrides(slot), &pointer));
+    }
+    desk.cluster.observe(&mut desk.writer);
+    desk.cluster.calls();
+    desk.publisher.read_published(&destination()).await.unwrap();
+    let calls = desk.cluster.calls();
+    let parts = calls.iter().filter(|call| call.starts_with("get remora-a-v3-core-")).count();
+    assert_eq!(parts, 2, "each part of the core is read once: {calls:?}");
+}
+
+#[tokio::test]
+async fn snapshot_with_file_beyond_its_limit_is_not_read_back() {
+    let mut desk = Desk::new(Duration::MAX);
+    desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await.0.unwrap();
+    desk.cluster.put(&labelled("a", "overrides-00", "x".repeat(files::MAX_FILE_BYTES + 1).as_bytes()));
+    desk.cluster.observe(&mut desk.writer);
+    assert_eq!(desk.publisher.read_published(&destination()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn publication_deletes_at_most_two_hundred_surplus_objects() {
+    let mut desk = Desk::new(Duration::ZERO);
+    let published = snapshot("1", &[("core", "c")]);
+    desk.publish(&published).await.0.unwrap();
+    for number in 0..450 {
+        desk.cluster.put(&labelled("a", &format!("x-{number}"), b""));
+    }
+    for expected in [200, 200, 50, 0] {
+        let (_, calls) = desk.publish(&published).await;
+        assert_eq!(deletions(&calls), expected);
+    }
+    assert_eq!(desk.cluster.names(), ["remora-a-v3-core"]);
+}
+
+#[tokio::test]
+async fn surplus_objects_beyond_one_publication_are_deleted_at_next_look() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    for number in 0..250 {
+        cluster.put(&labelled("storefront", &format!("x-{number}"), b""));
+    }
+    let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
+    let spec = json!({"refresh": {"interval": "24h"}});
+    let (action, calls) = operator.turn(fenv(1, &spec)).await;
+    assert_eq!(deletions(&calls), 200);
+    assert!(wait(&action) <= Duration::from_secs(66), "{action:?}");
+    pass(wait(&action)).await;
+    let mut object = fenv(1, &spec);
+    object["status"] = cluster.last_status();
+    let (_, calls) = operator.turn(object).await;
+    assert_eq!(deletions(&calls), 50);
+}
+
+/// With the square of 30,000, the second publication takes more than ten seconds.
+#[tokio::test]
+async fn publication_beside_thirty_thousand_labelled_objects_ends_within_five_seconds() {
+    let mut desk = Desk::new(Duration::MAX);
+    for number in 0..30_000 {
+        desk.cluster.put(&labelled("a", &format!("x-{number}"), b""));
+    }
+    let published = snapshot("1", &[("core", "c")]);
+    desk.publish(&published).await.0.unwrap();
+    let began = Instant::now();
+    desk.publisher.publish(&destination(), &published, None, &mut desk.cache).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}

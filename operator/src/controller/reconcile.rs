@@ -32,7 +32,6 @@ mod choose;
 mod collect;
 mod compile;
 mod desired;
-mod documents;
 mod environment;
 mod environment_object;
 mod error;
@@ -43,6 +42,7 @@ mod fit;
 mod guard;
 mod listen;
 mod memory;
+mod namespace_bound;
 mod observe;
 mod outcome;
 mod publish;
@@ -69,8 +69,8 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use self::{
-    documents::DocumentsUnderWay,
     environment::Environment,
+    namespace_bound::NamespaceBound,
     shared::Shared,
     state::{States, Uid},
 };
@@ -105,7 +105,9 @@ pub struct Context {
     reports: Reports,
     metrics: Metrics,
     states: States,
-    documents: DocumentsUnderWay,
+    /// Documents from the fetch to the compiled snapshot.
+    documents: NamespaceBound,
+    reconciliations: NamespaceBound,
     streams: Streams,
     observer: Observer,
     lister: PodLister,
@@ -157,7 +159,8 @@ impl Context {
             reports: Reports::new(client, instance),
             metrics,
             states: States::default(),
-            documents: DocumentsUnderWay::default(),
+            documents: NamespaceBound::new(namespace_bound::DOCUMENTS),
+            reconciliations: NamespaceBound::new(namespace_bound::RECONCILIATIONS),
         }
     }
 
@@ -194,6 +197,9 @@ pub async fn reconcile(
     }
     context.publisher.ready().await;
     let environment = Environment::new(environment);
+    let Some(_running) = context.reconciliations.begin(&environment.namespace) else {
+        return Ok(Action::requeue(schedule::turn(fastrand::f64())));
+    };
     let uid = Uid(environment.uid.clone());
     let mut state = match context.states.take(&uid) {
         Some(state) => state,

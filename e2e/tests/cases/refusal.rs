@@ -31,6 +31,26 @@ async fn wrong_key_is_reported() -> anyhow::Result<()> {
     .await
 }
 
+/// The controller keeps the specs of all environments in memory.
+#[tokio::test]
+async fn globs_beyond_their_sum_are_refused_by_schema() -> anyhow::Result<()> {
+    with_namespace(async |case| {
+        let environment = |globs: usize| {
+            let include = vec!["x".repeat(128); globs];
+            json!({
+                "apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment", "metadata": {"name": "globs"},
+                "spec": {"source": case.flagsmith(), "prune": {"features": {"include": include}}},
+            })
+        };
+        case.apply(environment(32)).await?;
+        let refused = case.apply(environment(33)).await;
+        let message = refused.err().map(|error| format!("{error:#}")).unwrap_or_default();
+        anyhow::ensure!(message.contains("more than 4,096 characters together"), "{message}");
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn missing_secret_is_reported() -> anyhow::Result<()> {
     with_namespace(async |case| {

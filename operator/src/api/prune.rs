@@ -19,9 +19,12 @@ pub struct PruneRules {
     pub identity_overrides: Keep,
 }
 
-/// Globs on feature names: `*` matches any run of characters, `?` matches one character.
+/// Globs on feature names: `*` matches any run of characters, `?` matches one character. Both lists have at most 4,096
+/// characters together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(has(self.include) ? self.include.map(glob, size(glob)).sum() : 0) + (has(self.exclude) ? self.exclude.map(glob, size(glob)).sum() : 0) <= 4096")
+    .message("include and exclude have more than 4,096 characters together; write fewer or shorter globs, as checkout_* for all that begin alike"))]
 pub struct FeatureRules {
     /// Globs of the features to keep, for example `checkout_*`. Default: empty, which keeps all features.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

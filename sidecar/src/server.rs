@@ -165,6 +165,8 @@ impl Server {
         let admin_state = Arc::clone(&state);
         let answers = |progress| Data::new(Arc::clone(&data_state), progress, ListenerKind::Port);
         let socket_answers = |progress| Data::new(Arc::clone(&data_state), progress, ListenerKind::Socket);
+        // All clients of the port and the socket are in the pod, and each can connect from any loopback address, so
+        // addresses do not tell them apart.
         let connections = Connections::new(Limits::of(DATA_CONNECTIONS, DATA_RECEIVE), &state.in_flight);
         let data_port = connections::serve(data, Rc::clone(&connections), answers, stopped.clone());
         let socket_stopped = stopped.clone();
@@ -173,9 +175,10 @@ impl Server {
                 connections::serve(socket, connections, socket_answers, socket_stopped).await;
             }
         };
+        let admin_limits = Limits { by_address: true, ..Limits::of(ADMIN_CONNECTIONS, ADMIN_RECEIVE) };
         let admin_port = connections::serve(
             admin,
-            Connections::new(Limits::of(ADMIN_CONNECTIONS, ADMIN_RECEIVE), &state.admin_in_flight),
+            Connections::new(admin_limits, &state.admin_in_flight),
             move |progress| Admin::new(Arc::clone(&admin_state), progress),
             stopped,
         );

@@ -33,6 +33,14 @@ fn serving() -> (Directory, Running) {
     (directory, running)
 }
 
+/// Opens a connection from a loopback address.
+fn open_from(source: Ipv4Addr, address: SocketAddr) -> Connection {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
+    socket.connect(&address.into()).unwrap();
+    Connection::over(TcpStream::from(socket))
+}
+
 fn is_good(connection: &mut Connection) -> bool {
     connection.request("GET", FLAGS, &CLIENT, None).is_some_and(|answer| answer.body == client_flags(1))
 }
@@ -67,12 +75,7 @@ fn data_port_flooded_with_half_open_requests_answers_every_good_one() {
 #[test]
 fn admin_port_flooded_with_half_open_requests_answers_every_good_one() {
     let (_directory, server) = serving();
-    let from = |address: [u8; 4]| {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-        socket.bind(&SocketAddr::from((Ipv4Addr::from(address), 0)).into()).unwrap();
-        socket.connect(&server.admin.into()).unwrap();
-        Connection::over(TcpStream::from(socket))
-    };
+    let from = |source: [u8; 4]| open_from(source.into(), server.admin);
     let is_ready = |connection: &mut Connection| {
         connection.request("GET", "/startupz", &[], None).is_some_and(|answer| answer.status == 200)
     };
@@ -134,6 +137,32 @@ fn data_port_flooded_by_clients_that_do_not_read_answers_every_good_request() {
         flood.add(server.data);
     }
     assert_eq!(failures, 0);
+}
+
+/// A process in the pod can connect from another loopback address each time.
+#[test]
+fn data_port_flooded_from_many_addresses_sends_every_answer_under_way() {
+    const CONNECTIONS: u32 = 300;
+    const ANSWERS: usize = 50;
+    let (_directory, server) = serving_large_answers();
+    let asked = request("GET", FLAGS, &CLIENT, None).repeat(ANSWERS);
+    let mut kept: Vec<Connection> = (0..5).map(|_| Connection::open(server.data)).collect();
+    for connection in &mut kept {
+        connection.send(&asked).unwrap();
+    }
+    let mut flood = Vec::new();
+    for number in 0..CONNECTIONS {
+        let source = Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 1, 0, 1)) + number);
+        let mut connection = open_from(source, server.data);
+        let answer = connection.request("GET", "/api/v1/flags/?feature=limit", &CLIENT, None);
+        assert_eq!(answer.map(|answer| answer.status), Some(200), "{source}");
+        // Its client keeps the connection, which is idle from now on.
+        flood.push(connection);
+    }
+    for connection in &mut kept {
+        let whole = (0..ANSWERS).filter_map(|_| connection.receive(false)).filter(|answer| answer.body.len() > 200_000);
+        assert_eq!(whole.count(), ANSWERS);
+    }
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(crate) struct Connections {
 /// An open connection.
 struct Open {
     progress: Arc<Progress>,
-    /// Address of the client, if known.
+    /// Address of the client. `None` if it is not known, or if addresses do not tell clients apart.
     address: Option<IpAddr>,
 }
 
@@ -102,8 +102,8 @@ impl Connections {
 
     /// Closes the least important connection. False if there is none to close.
     ///
-    /// The address with the most connections loses one of its own, so that no client can take the places of others.
-    /// Among its connections, the one with the lowest
+    /// Where addresses tell clients apart, the one with the most connections loses one of its own, so that no client
+    /// can take the places of others. Among the connections of this client, or of all clients, the one with the lowest
     /// [`Phase::eviction_rank`](crate::http::progress::Phase::eviction_rank) is closed, and among those, the one that has
     /// been in its phase for longest.
     fn evict(&mut self) -> bool {
@@ -159,7 +159,7 @@ impl Connections {
             }
         });
         progress.served_by(task.abort_handle());
-        self.open.push(Open { progress, address });
+        self.open.push(Open { progress, address: address.filter(|_| self.limits.by_address) });
     }
 }
 

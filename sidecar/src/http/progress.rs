@@ -11,11 +11,14 @@ use tokio::task::AbortHandle;
 
 use crate::http::budget::{InFlight, Reservation};
 
-/// Time limits of the connections of a port.
+/// Limits of the connections of a port.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Number of connections, without streams. Beyond it, a new connection takes the place of another one.
     pub(crate) connections: usize,
+    /// True if the places of connections are divided among the addresses of clients. False if all connections count as
+    /// those of one client.
+    pub(crate) by_address: bool,
     /// Time that a connection may be open without a request. It is longer than clients keep idle connections: the
     /// client must close first, or it may send a request on a closed connection.
     pub(crate) idle: Duration,
@@ -28,10 +31,12 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Limits of a port with `connections` connections, whose requests may take `receive` to arrive.
+    /// Limits of a port with `connections` connections, whose requests may take `receive` to arrive. All connections
+    /// count as those of one client.
     pub(crate) fn of(connections: usize, receive: Duration) -> Limits {
         Limits {
             connections,
+            by_address: false,
             idle: Duration::from_secs(30 * 60),
             receive,
             send: Duration::from_secs(30),

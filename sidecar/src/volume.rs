@@ -109,6 +109,13 @@ pub(crate) enum MapError {
     },
 }
 
+impl MapError {
+    /// True if the system refused to read the file, which may pass without a change of the file.
+    pub(crate) fn is_of_system(&self) -> bool {
+        matches!(self, MapError::Read { .. } | MapError::Memory(_))
+    }
+}
+
 /// Identity of a directory, which differs from that of the directory that will replace it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {

@@ -7,12 +7,15 @@ mod support;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
+use remora_snapshot::Written;
 use support::client::{Connection, get};
 use support::environment::{CLIENT_KEY, client_flags, sharded, written};
 use support::program::{Program, read_only, sidecar, sidecar_by};
 use support::server::{await_condition, start};
-use support::volume::Directory;
+use support::volume::{Directory, create_unreadable, make_readable};
 
 const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 
@@ -144,6 +147,46 @@ fn volume_without_a_core_is_reported_once_and_served_when_it_arrives() {
     assert!(page().lines().any(|line| line == missing), "{}", page());
     let log = program.stop();
     assert_eq!(log.iter().filter(|line| line.contains("the volume has no file core")).count(), 1, "{log:#?}");
+}
+
+/// A system that is short of something refuses files for a while. Kubelet does not write the volume again for that.
+#[test]
+fn overrides_file_is_read_again_after_system_refused_it() {
+    let (directory, elsewhere) = (Directory::new(), Directory::new());
+    let mut volume = directory.volume("shop");
+    let (one, two) = (sharded(1, 400), sharded(2, 2_000));
+    assert!(one.files.len() > 1 && two.files.len() > one.files.len(), "{} {}", one.files.len(), two.files.len());
+    let [first, second] = ["first", "second"].map(|name| elsewhere.path().join(name));
+    let mut publish = |written: &Written, unreadable: &Path| {
+        create_unreadable(unreadable);
+        let (last, others) = written.files.split_last().unwrap();
+        let others = others.iter().map(|file| (file.name.as_str(), file.bytes.as_slice()));
+        volume.publish_with(others, |data| symlink(unreadable, data.join(&last.name)).unwrap());
+    };
+    let mend = |written: &Written, unreadable: &Path| make_readable(unreadable, &written.files.last().unwrap().bytes);
+    publish(&one, &first);
+    let mut command = read_only(directory.path());
+    command.env("KUBERNETES_SERVICE_HOST", "10.96.0.1");
+    let program = Program::start(command);
+    let mut connection = program.connect();
+    let mut has_limit = |identifier: &str, limit: u32| {
+        let path = format!("/api/v1/identities/?identifier={identifier}");
+        let body = connection.request("GET", &path, &CLIENT, None).unwrap().body;
+        body.contains(&format!(r#""feature_state_value":{limit}}}"#))
+    };
+    let mut has_overrides = |users: u32| (0..users).all(|user| has_limit(&format!("user_{user}"), user % 7));
+    assert!(!has_overrides(400), "the file cannot be read");
+    mend(&one, &first);
+    await_condition("all overrides of the first revision", || has_overrides(400));
+
+    // The last file of this revision has no predecessor in the first one.
+    publish(&two, &second);
+    let unreadable = r#"remora_sidecar_reloads_total{environment="shop",result="unreadable"} 1"#;
+    let page = || get(program.admin, "/metrics", &[]).body;
+    await_condition("the second revision cannot be read", || page().lines().any(|line| line == unreadable));
+    assert!(has_overrides(400), "the first revision stays");
+    mend(&two, &second);
+    await_condition("all overrides of the second revision", || has_overrides(2_000));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use remora_compile::Compiled;
@@ -15,9 +16,9 @@ use remora_testing::not_run;
 use serde_json::{Value, json};
 use support::cgroup::Cgroup;
 use support::client::{Answer, Connection, call, get, request};
-use support::program::{Program, sidecar_by};
+use support::program::{Program, read_only, sidecar_by};
 use support::server::{Running, await_condition, start};
-use support::volume::{Directory, Volume};
+use support::volume::{Directory, Volume, create_unreadable, make_readable};
 
 const PATH: &str = "/api/v1/environment-document/";
 const KEY: &str = "x-environment-key";
@@ -179,6 +180,25 @@ fn startup_waits_until_the_document_is_complete() {
     publish(&mut volume, &whole);
     await_condition("all of the document", || startup() == 200);
     assert_eq!(get(server.data, PATH, &[SERVER]).status, 200);
+}
+
+/// A system that is short of something refuses files for a while. Kubelet does not write the volume again for that.
+#[test]
+fn document_is_read_again_after_system_refused_a_part() {
+    let (directory, elsewhere) = (Directory::new(), Directory::new());
+    let whole = compiled(&source(1, 2_000), true);
+    let (refused, others): (Vec<_>, Vec<_>) = whole.files.iter().partition(|file| file.name == "document-01");
+    let path = elsewhere.path().join("document");
+    create_unreadable(&path);
+    let others = others.iter().map(|file| (file.name.as_str(), file.bytes.as_slice()));
+    directory.volume("shop").publish_with(others, |data| symlink(&path, data.join("document-01")).unwrap());
+    let mut command = read_only(directory.path());
+    command.env("KUBERNETES_SERVICE_HOST", "10.96.0.1");
+    let program = Program::start(command);
+    assert_eq!(get(program.data, "/api/v1/flags/", &[SERVER]).status, 200);
+    assert_eq!(get(program.data, PATH, &[SERVER]).status, 503);
+    make_readable(&path, &refused[0].bytes);
+    await_condition("all of the document", || get(program.data, PATH, &[SERVER]).status == 200);
 }
 
 /// A change of files between compilation and publication.

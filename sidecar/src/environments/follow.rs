@@ -140,7 +140,8 @@ impl FollowedVolume {
                     environment.override_flags(&mut read.loaded);
                     // Files that kubelet wrote never change. Other files may still be in the middle of a write.
                     self.settled = volume.is_immutable() || read.refused.is_empty() && read.incomplete.is_none();
-                    self.settled &= !matches!(read.incomplete, Some((Reload::Unreadable, _)));
+                    // A file that the system refused to read may be readable at the next check.
+                    self.settled &= !read.unreadable && !matches!(read.incomplete, Some((Reload::Unreadable, _)));
                     let taken = self.adopt(environment, read, seen_before, began.elapsed());
                     self.check_marker(environment, &volume);
                     return taken;
@@ -162,7 +163,7 @@ impl FollowedVolume {
 
     /// Serves the snapshot that was read. False if the same snapshot is served already.
     fn adopt(&mut self, environment: &Environment, read: Read, seen_before: bool, time: Duration) -> bool {
-        let Read { mut loaded, overrides, refused, incomplete } = read;
+        let Read { mut loaded, overrides, refused, incomplete, .. } = read;
         let previous = environment.loaded.load();
         let served_since =
             previous.as_ref().filter(|previous| previous.content_hash == loaded.content_hash).map(|same| same.since);

@@ -13,7 +13,7 @@ use super::state::Loaded;
 use crate::counters::reloads::Reload;
 use crate::dialects::ofrep;
 use crate::routes;
-use crate::volume::{Region, Volume};
+use crate::volume::{MapError, Region, Volume};
 use core::Core;
 
 /// The result of reading a volume.
@@ -23,8 +23,23 @@ pub(super) struct Read {
     pub(super) overrides: [Option<Region>; files::OVERRIDES_SLOTS],
     /// Reasons why files beside the core were refused.
     pub(super) refused: Vec<String>,
+    /// True if one of these reasons may pass without a change of the files.
+    pub(super) unreadable: bool,
     /// Reason why another core is served than the file `core` names.
     pub(super) incomplete: Option<(Reload, String)>,
+}
+
+/// Reason why a file beside the core was refused.
+struct Refusal {
+    reason: String,
+    /// True if the reason may pass without a change of the file.
+    unreadable: bool,
+}
+
+impl From<MapError> for Refusal {
+    fn from(error: MapError) -> Refusal {
+        Refusal { reason: error.to_string(), unreadable: error.is_of_system() }
+    }
 }
 
 /// Reads the files of the volume of an environment. `None` if the volume has no core file.
@@ -42,7 +57,7 @@ pub(super) fn load(
 
     // A file that is missing while the core stays was lost, or is a leftover, which is dropped below.
     let same_core = previous.is_some_and(|loaded| loaded.snapshot.revision() == snapshot.revision());
-    let mut refused = Vec::new();
+    let (mut refused, mut unreadable) = (Vec::new(), false);
     let mut overrides = [const { None }; files::OVERRIDES_SLOTS];
     for (slot, (place, last_good)) in overrides.iter_mut().zip(last_good).enumerate() {
         let candidate = match volume.map(&files::overrides(slot)) {
@@ -50,6 +65,7 @@ pub(super) fn load(
             Ok(None) if same_core || snapshot.overrides_files().is_some_and(|files| slot < files) => None,
             Ok(None) => continue,
             Err(error) => {
+                unreadable |= error.is_of_system();
                 refused.push(error.to_string());
                 None
             }
@@ -74,7 +90,8 @@ pub(super) fn load(
         // Without a complete predecessor, an incomplete snapshot is better than none: most identities get the right
         // flags.
         if previous.is_some_and(|previous| previous.snapshot.is_whole()) {
-            return Err((Reload::Refused, refused.join("; ")));
+            let reload = if unreadable { Reload::Unreadable } else { Reload::Refused };
+            return Err((reload, refused.join("; ")));
         }
     }
     let now = SystemTime::now();
@@ -82,8 +99,9 @@ pub(super) fn load(
     let previous_document = previous.and_then(|loaded| loaded.document.as_ref());
     let document = match document(volume, &snapshot, previous_document, now) {
         Ok(document) => document,
-        Err(problem) => {
-            refused.push(problem);
+        Err(refusal) => {
+            unreadable |= refusal.unreadable;
+            refused.push(refusal.reason);
             None
         }
     };
@@ -115,7 +133,7 @@ pub(super) fn load(
         overridden: None,
         generation,
     };
-    Ok(Some(Read { loaded, overrides, refused, incomplete: other_core }))
+    Ok(Some(Read { loaded, overrides, refused, unreadable, incomplete: other_core }))
 }
 
 /// Reads the environment's document from its objects, which follow one another. `None` if the document is not served or
@@ -125,12 +143,15 @@ fn document(
     snapshot: &Snapshot<Region>,
     previous: Option<&Arc<Document>>,
     now: SystemTime,
-) -> Result<Option<Arc<Document>>, String> {
+) -> Result<Option<Arc<Document>>, Refusal> {
     if !snapshot.serves_document() {
         return Ok(None);
     }
-    let part = |slot| volume.map(&files::document(slot)).map_err(|error| error.to_string());
-    let malformed = |error: &dyn std::fmt::Display| format!("{}: {error}", files::document(0));
+    let part = |slot| volume.map(&files::document(slot));
+    let malformed = |error: &dyn std::fmt::Display| {
+        let reason = format!("{}: {error}", files::document(0));
+        Refusal { reason, unreadable: false }
+    };
     let Some(first) = part(0)? else { return Ok(None) };
     let count = remora_snapshot::Document::<Region>::count(first.as_ref()).map_err(|error| malformed(&error))?;
     let mut parts = vec![first];

@@ -45,6 +45,15 @@ pub(crate) struct Volume {
 
 impl Volume {
     pub(crate) fn publish<'a>(&mut self, files: impl IntoIterator<Item = (&'a str, &'a [u8])>) {
+        self.publish_with(files, |_| {});
+    }
+
+    /// Publishes files, and whatever `add` adds to their directory before it is visible.
+    pub(crate) fn publish_with<'a>(
+        &mut self,
+        files: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+        add: impl FnOnce(&Path),
+    ) {
         self.generation += 1;
         let name = format!("..2026_11_21_02_00_00.{}", self.generation);
         let directory = self.path.join(&name);
@@ -57,6 +66,7 @@ impl Volume {
                 symlink(Path::new("..data").join(file), visible).unwrap();
             }
         }
+        add(&directory);
         let old = fs::read_link(self.path.join("..data")).ok();
         symlink(&name, self.path.join("..data_tmp")).unwrap();
         fs::rename(self.path.join("..data_tmp"), self.path.join("..data")).unwrap();
@@ -68,6 +78,18 @@ impl Volume {
     pub(crate) fn publish_written(&mut self, written: &remora_snapshot::Written) {
         self.publish(written.files.iter().map(|file| (file.name.as_str(), file.bytes.as_slice())));
     }
+}
+
+/// Creates a file that the system refuses to open: a link to itself.
+pub(crate) fn create_unreadable(path: &Path) {
+    symlink(path, path).unwrap();
+}
+
+/// Replaces such a file by one with content. A directory with a link to it does not change.
+pub(crate) fn make_readable(path: &Path, bytes: &[u8]) {
+    let written = path.with_extension("written");
+    fs::write(&written, bytes).unwrap();
+    fs::rename(written, path).unwrap();
 }
 
 /// Cuts the core of a snapshot into the files of a set, and adds the pointer to them.

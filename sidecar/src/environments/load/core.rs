@@ -63,8 +63,7 @@ fn other(volume: &Volume, pointer: &Pointer) -> Result<Core, (Reload, String)> {
 
 /// Classifies an error: `Unreadable` may pass without a change, `Incomplete` lasts until the files change.
 fn problem(error: &MapError) -> (Reload, String) {
-    let is_of_system = matches!(error, MapError::Read { .. } | MapError::Memory(_));
-    let reload = if is_of_system { Reload::Unreadable } else { Reload::Incomplete };
+    let reload = if error.is_of_system() { Reload::Unreadable } else { Reload::Incomplete };
     (reload, error.to_string())
 }
 

@@ -143,6 +143,8 @@ impl Reading {
                 None => break,
             }
         }
+        // The answer may have to wait for its budget, and the client can do nothing about that.
+        received.complete();
         Poll::Ready(Ok(()))
     }
 }

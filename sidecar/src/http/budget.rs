@@ -4,7 +4,8 @@
 //! A request that needs more than the budget has left waits: the rest of its body stays in its socket, or it stays
 //! unanswered. The latest waiter continues first, because among many waiters the oldest are abusive or have given up.
 //! To end the wait, the budget closes connections: first those whose bytes lie untouched, the longest first, and then
-//! those that take long altogether. A client that sends or fetches without pauses is not closed.
+//! those that take long altogether. A client that sends or fetches without pauses is not closed, and neither is one
+//! that has sent its whole body and waits for the answer.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,7 +65,7 @@ pub(crate) struct MemoryBudget {
 
 #[derive(Debug, Default)]
 struct Reservations {
-    /// Reservations in the order in which their bytes were last touched.
+    /// Reservations in the order in which their bytes were last touched, without those that are complete.
     by_touch: BTreeMap<u64, Reserved>,
     /// Sequence number of the latest touch or waiter.
     sequence: u64,
@@ -159,7 +160,7 @@ impl MemoryBudget {
         let touch = reservations.add(Reserved { bytes, began: round, touched: round, task });
         self.used.fetch_add(bytes, Ordering::Relaxed);
         drop(reservations);
-        Reservation { budget: Arc::clone(self), touch, bytes }
+        Reservation { budget: Arc::clone(self), touch, bytes, is_complete: false }
     }
 }
 
@@ -200,6 +201,8 @@ pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
     touch: u64,
     bytes: usize,
+    /// True if the connection is no longer closed for the bytes. They count all the same.
+    is_complete: bool,
 }
 
 impl Reservation {
@@ -212,12 +215,21 @@ impl Reservation {
             self.touch = reservations.add(Reserved { touched, ..reserved });
         }
     }
+
+    /// Notes that the client has nothing left to send: from now on, the connection is not closed for the bytes. The
+    /// time limit of a request bounds how long they stay.
+    pub(crate) fn complete(&mut self) {
+        if !self.is_complete {
+            // The entry is gone if its connection is being closed.
+            self.is_complete = self.budget.reservations().by_touch.remove(&self.touch).is_some();
+        }
+    }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         let mut reservations = self.budget.reservations();
-        if reservations.by_touch.remove(&self.touch).is_none() {
+        if !self.is_complete && reservations.by_touch.remove(&self.touch).is_none() {
             reservations.closing = reservations.closing.saturating_sub(self.bytes);
         }
         self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -290,6 +302,32 @@ mod tests {
         assert!(budget.reservations().round >= SLOW);
         // A request for more than the whole budget is admitted alone.
         wait_for_room(&budget, 1000, &touch).await;
+    }
+
+    #[tokio::test]
+    async fn complete_holder_is_not_closed_and_counts_until_its_end() {
+        let budget = MemoryBudget::new(100);
+        let task = tokio::spawn(pending::<()>());
+        let mut complete = budget.reserve(60, Some(task.abort_handle()));
+        complete.complete();
+        complete.complete();
+        let (stalls, _silent) = reserving_task(&budget, 40).await;
+        let mut ticket = Ticket::default();
+        poll_fn(|cx| budget.poll_capacity(40, &mut ticket, cx)).await;
+        assert!(stalls.await.is_err_and(|error| error.is_cancelled()));
+        let mut waits = std::pin::pin!(poll_fn(|cx| budget.poll_capacity(41, &mut ticket, cx)));
+        let (first, rounds) = (budget.reservations().round, SLOW + 2);
+        while budget.reservations().round < first + rounds {
+            tokio::select! {
+                () = &mut waits => panic!("the bytes of a complete body count"),
+                () = tokio::time::sleep(ROUND) => {}
+            }
+        }
+        assert!(!task.is_finished());
+        drop(complete);
+        waits.await;
+        assert_eq!((budget.used.load(Ordering::Relaxed), budget.reservations().closing), (0, 0));
+        task.abort();
     }
 
     #[tokio::test]

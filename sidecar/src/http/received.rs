@@ -65,6 +65,13 @@ impl Received {
         (self.reservation, self.expected) = (Some(reservation), expected);
     }
 
+    /// Notes that the whole body has been received.
+    pub(crate) fn complete(&mut self) {
+        if let Some(reservation) = &mut self.reservation {
+            reservation.complete();
+        }
+    }
+
     /// Copies the body out of the connection's buffer, because the rest may take long to arrive.
     pub(crate) fn keep(&mut self) {
         if let Content::Once(bytes) = &self.content {

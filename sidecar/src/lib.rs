@@ -49,4 +49,4 @@ pub use log::{Level, report, set_level};
 pub use options::{Command, HELP, Options, UsageError, parse};
 pub use probe::{NotYet, probe};
 pub use reader::{Reader, Served};
-pub use server::{Failure, Server};
+pub use server::{Failure, Server, Signals};

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use remora_sidecar::{Command, Failure, HELP, Options, Server, UsageError, parse, probe, report, set_level};
+use remora_sidecar::{Command, Failure, HELP, Options, Server, Signals, UsageError, parse, probe, report, set_level};
 
 /// Exit code for an invalid command line (`EX_USAGE`).
 const USAGE: u8 = 64;
@@ -44,7 +44,12 @@ fn serve(options: &Options) -> Result<(), Failure> {
         .enable_time()
         .build()
         .map_err(|cause| Failure::System { step: "start the runtime", cause })?;
-    runtime.block_on(async { Server::start(options).await?.run().await })
+    runtime.block_on(async {
+        // The start loads all volumes, which may take long.
+        let signals = Signals::new()?;
+        Server::start(options).await?.run(signals).await;
+        Ok::<(), Failure>(())
+    })
 }
 
 fn print(text: &str) -> ExitCode {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::endpoints::admin::Admin;
@@ -84,6 +84,27 @@ pub enum Failure {
     },
 }
 
+/// The signals that end the process: SIGTERM and SIGINT. A signal that arrives before the server runs is not lost.
+#[derive(Debug)]
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Receives the signals from now on. Until then, the first process of a container ignores them, because it has no
+    /// handler for them. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// The process cannot receive signals.
+    pub fn new() -> Result<Signals, Failure> {
+        let fail = |cause| Failure::System { step: "receive signals", cause };
+        let terminate = signal(SignalKind::terminate()).map_err(fail)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(fail)?;
+        Ok(Signals { terminate, interrupt })
+    }
+}
+
 /// A sidecar that listens on its ports.
 pub struct Server {
     state: Arc<State>,
@@ -139,14 +160,9 @@ impl Server {
         address(&self.admin)
     }
 
-    /// Serves until the process gets SIGTERM or SIGINT, and then until the answers in progress are sent.
-    ///
-    /// # Errors
-    /// The process cannot receive signals.
-    pub async fn run(self) -> Result<(), Failure> {
-        let fail = |cause| Failure::System { step: "receive signals", cause };
-        let mut terminate = signal(SignalKind::terminate()).map_err(fail)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(fail)?;
+    /// Serves until the process gets one of the signals, and then until the answers in progress are sent.
+    pub async fn run(self, signals: Signals) {
+        let Signals { mut terminate, mut interrupt } = signals;
         self.run_until(async {
             tokio::select! {
                 _ = terminate.recv() => log::info!("received SIGTERM: ending after the answers under way are sent"),
@@ -154,7 +170,6 @@ impl Server {
             }
         })
         .await;
-        Ok(())
     }
 
     /// Serves until `end` completes, and then until the answers in progress are sent.

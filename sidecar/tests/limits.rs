@@ -5,12 +5,14 @@
 mod support;
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::client::{Connection, get, post, request};
 use support::environment::{CLIENT_KEY, client_flags, written};
+use support::program::sidecar;
 use support::server::{Running, await_condition, start};
 use support::volume::Directory;
 
@@ -311,20 +313,13 @@ fn ipv6_loopback_serves_both_ports() {
 fn program_ends_on_sigterm() {
     let directory = Directory::new();
     directory.volume("shop").publish_written(&written(1));
-    let mut program = Command::new(env!("CARGO_BIN_EXE_remora-sidecar"))
-        .arg("--snapshots")
-        .arg(directory.path())
-        .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut log = std::io::BufReader::new(program.stderr.take().unwrap());
+    let mut program = sidecar(directory.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(program.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("flags on ") {
         line.clear();
-        assert!(std::io::BufRead::read_line(&mut log, &mut line).unwrap() > 0, "it ended");
+        assert!(log.read_line(&mut line).unwrap() > 0, "it ended");
     }
-    // The program handles signals once it answers requests.
     let (_, address) = line.trim().split_once("flags on ").unwrap();
     let data = address.split(',').next().unwrap().parse().unwrap();
     assert_eq!(get(data, "/api/v1/flags/", &CLIENT).status, 200);
@@ -334,4 +329,21 @@ fn program_ends_on_sigterm() {
     assert!(Command::new("kill").arg(&id).status().unwrap().success());
     assert!(program.wait().unwrap().success());
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}
+
+/// Many environments take so long to load that the signal arrives meanwhile.
+#[test]
+fn program_that_gets_sigterm_while_it_loads_ends_without_failure() {
+    let (directory, written) = (Directory::new(), written(1));
+    for number in 0..500 {
+        directory.volume(&format!("shop-{number}")).publish_written(&written);
+    }
+    let mut program = sidecar(directory.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(program.stderr.take().unwrap()).lines();
+    let first = log.next().unwrap().unwrap();
+    assert!(first.contains("serves revision"), "{first}");
+    assert!(Command::new("kill").arg(program.id().to_string()).status().unwrap().success());
+    let said: Vec<String> = log.map_while(Result::ok).collect();
+    assert!(program.wait().unwrap().success(), "{:?}", said.last());
+    assert!(said.iter().any(|line| line.contains("received SIGTERM")), "{:?}", said.last());
 }

@@ -2,7 +2,8 @@
 //!
 //! `connections` accepts a connection from `listen` and wraps it into a `watched` socket, which notes its `progress`.
 //! The body of a request is `received` within a `budget`. An `answer` leaves as a `body`: a part of a mapped file, a
-//! reused buffer, a constant, or portions that are produced while they are sent. Nothing here knows flags.
+//! reused buffer, a constant, or portions that are produced while they are sent. Requests for a `shared_page` wait for
+//! one rendering of it. Nothing here knows flags.
 
 pub(crate) mod answer;
 pub(crate) mod body;
@@ -15,4 +16,5 @@ pub(crate) mod host;
 pub(crate) mod listen;
 pub(crate) mod progress;
 pub(crate) mod received;
+pub(crate) mod shared_page;
 mod watched;

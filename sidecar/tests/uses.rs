@@ -6,10 +6,11 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use remora_snapshot::write;
 use serde_json::Value;
-use support::client::{Connection, get, post};
+use support::client::{Connection, get, post, request};
 use support::environment::{CLIENT_KEY, environment, written};
 use support::program::{Program, sidecar};
 use support::server::{Running, start};
@@ -153,6 +154,21 @@ fn process_has_its_own_number_and_age() {
         first["process"].clone()
     };
     assert_ne!(read_of(), read_of(), "counts of another process begin at zero");
+}
+
+/// Other pods reach the admin port. Pages that they request again and again must not delay an application's answers.
+#[test]
+fn pages_requested_in_a_row_are_rendered_at_most_every_100_ms() {
+    const REQUESTS: u32 = 5;
+    let (_directory, _volume, server) = serving();
+    for path in ["/metrics", "/uses/shop"] {
+        let mut connection = Connection::open(server.admin);
+        let began = Instant::now();
+        connection.send(&request("GET", path, &[], None).repeat(REQUESTS as usize)).unwrap();
+        assert!((0..REQUESTS).all(|_| connection.receive(false).is_some_and(|answer| answer.status == 200)));
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(100) * (REQUESTS - 1), "{path}: {took:?}");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ use crate::http::answer::{Answer, ContentType};
 use crate::http::body::{Body, Buffer};
 use crate::http::budget::Ticket;
 use crate::http::progress::Progress;
+use crate::http::shared_page::Waiting;
 use crate::json;
 
 /// Answers the requests of one connection.
@@ -47,35 +48,39 @@ impl Service<Request<Incoming>> for Admin {
             progress: Arc::clone(&self.progress),
             parts: Some(parts),
             ticket: Ticket::default(),
+            waiting: Waiting::new(),
         }
     }
 }
 
-/// An answer that may wait until the budget of answers has room.
+/// An answer that may wait until the budget of answers has room, and until its page may be rendered.
 pub(crate) struct Answering {
     state: Arc<State>,
     progress: Arc<Progress>,
     /// The request. `None` once it has been answered.
     parts: Option<Parts>,
     ticket: Ticket,
+    waiting: Waiting,
 }
 
 impl Future for Answering {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Answering { state, progress, parts, ticket } = &mut *self;
-        if parts.as_ref().is_some_and(|parts| is_budgeted(parts.uri.path())) {
+        let Answering { state, progress, parts, ticket, waiting } = &mut *self;
+        let Some(request) = parts.as_ref() else { return Poll::Pending };
+        let path = request.uri.path();
+        if is_budgeted(path) {
             ready!(state.admin_in_flight.answers.poll_capacity(1, ticket, cx));
         }
-        let Some(parts) = parts.take() else { return Poll::Pending };
-        let mut answer = if parts.method == Method::GET || parts.method == Method::HEAD {
-            answer(state, parts.uri.path())
+        let mut answer = if request.method == Method::GET || request.method == Method::HEAD {
+            ready!(poll_answer(state, path, waiting, cx))
         } else {
             Answer::method_not_allowed("GET, HEAD")
         };
         answer.track(progress);
-        Poll::Ready(Ok(answer.into_response(parts.headers, state.is_draining())))
+        let headers = parts.take().map(|parts| parts.headers).unwrap_or_default();
+        Poll::Ready(Ok(answer.into_response(headers, state.is_draining())))
     }
 }
 
@@ -87,8 +92,8 @@ fn is_budgeted(path: &str) -> bool {
 /// Path of the uses of an environment's flags, before the environment's name.
 const USES: &str = "/uses/";
 
-fn answer(state: &State, path: &str) -> Answer {
-    match path {
+fn poll_answer(state: &State, path: &str, waiting: &mut Waiting, cx: &mut Context<'_>) -> Poll<Answer> {
+    Poll::Ready(match path {
         // The same event loop answers all requests, so an answer proves that it runs.
         "/healthz" => line(StatusCode::OK, "ok\n"),
         "/readyz" => match state.first_not_loaded() {
@@ -114,9 +119,9 @@ fn answer(state: &State, path: &str) -> Answer {
             Some(environment) => not_loaded(environment),
         },
         "/metrics" => {
-            let mut buffer = Buffer::take();
-            buffer.bytes().extend_from_slice(metrics::render(state).as_bytes());
-            Answer::new(StatusCode::OK, ContentType::Metrics, Body::built(buffer))
+            let render = || metrics::render(state).into_bytes();
+            let page = ready!(state.metrics_page.poll(waiting, cx, render));
+            Answer::new(StatusCode::OK, ContentType::Metrics, Body::built(page))
         }
         "/revisions" => {
             let mut buffer = Buffer::take();
@@ -124,14 +129,17 @@ fn answer(state: &State, path: &str) -> Answer {
             Answer::new(StatusCode::OK, ContentType::Text, Body::built(buffer))
         }
         _ => match path.strip_prefix(USES).map(|name| state.named(name)) {
-            Some(Some(environment)) => uses(state, environment),
+            Some(Some(environment)) => {
+                let page = ready!(environment.uses_page.poll(waiting, cx, || uses(state, environment)));
+                Answer::built(StatusCode::OK, page)
+            }
             Some(None) => line(StatusCode::NOT_FOUND, "this sidecar serves no environment of this name\n"),
             None => line(
                 StatusCode::NOT_FOUND,
                 "the admin port has no such path: it has /healthz, /readyz, /startupz, /revisions, /uses/ENVIRONMENT and /metrics\n",
             ),
         },
-    }
+    })
 }
 
 /// Answers with a constant line of text.
@@ -169,11 +177,10 @@ fn revisions(state: &State) -> String {
     text
 }
 
-/// Answers how often each flag was used since the process began. The request changes nothing, so the controller repeats it
-/// if the answer is lost. By `process` and `ageMs`, the controller finds the uses that it has not counted yet.
-fn uses(state: &State, environment: &Environment) -> Answer {
-    let mut buffer = Buffer::take();
-    let out = buffer.bytes();
+/// Renders how often each flag was used since the process began. A request changes nothing, so the controller repeats
+/// it if the answer is lost. By `process` and `ageMs`, the controller finds the uses that it has not counted yet.
+fn uses(state: &State, environment: &Environment) -> Vec<u8> {
+    let mut out: Vec<u8> = Vec::new();
     // Writing to a vector cannot fail.
     let _ = write!(
         out,
@@ -186,9 +193,9 @@ fn uses(state: &State, environment: &Environment) -> Answer {
         if !std::mem::take(&mut is_first) {
             out.push(b',');
         }
-        json::write_string(flag, out);
+        json::write_string(flag, &mut out);
         let _ = write!(out, ":{count}");
     });
     out.extend_from_slice(b"}}\n");
-    Answer::built(StatusCode::OK, buffer)
+    out
 }

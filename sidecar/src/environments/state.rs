@@ -22,6 +22,7 @@ use crate::counters::requests::{Evaluations, Requests};
 use crate::counters::uses::{Generation, Uses};
 use crate::http::budget::InFlight;
 use crate::http::cors::Cors;
+use crate::http::shared_page::SharedPage;
 use crate::routes;
 use crate::volume::Region;
 
@@ -96,6 +97,8 @@ pub(crate) struct Environment {
     pub(crate) evaluations: Evaluations,
     pub(crate) overruns: Overruns,
     pub(crate) uses: Uses,
+    /// The page of the admin port with the uses.
+    pub(crate) uses_page: SharedPage,
     /// Flags that this process answers with another state or value, in all requests.
     pub(super) overrides: Arc<[FlagOverride]>,
 }
@@ -112,6 +115,7 @@ impl Environment {
             evaluations: Evaluations::default(),
             overruns: Overruns::default(),
             uses: Uses::default(),
+            uses_page: SharedPage::default(),
             overrides: Arc::default(),
         }
     }
@@ -176,6 +180,8 @@ pub(crate) struct State {
     pub(crate) inflate_slots: InflateSlots,
     pub(crate) in_flight: InFlight,
     pub(crate) admin_in_flight: InFlight,
+    /// The page of the admin port with the metrics.
+    pub(crate) metrics_page: SharedPage,
     pub(crate) cors: Cors,
     /// File with the key of headers that override flags. `None` if the headers are not read.
     pub(crate) override_key: Option<PathBuf>,
@@ -200,6 +206,7 @@ impl State {
             inflate_slots: InflateSlots::default(),
             in_flight: InFlight::of_data(),
             admin_in_flight: InFlight::of_admin(),
+            metrics_page: SharedPage::default(),
             cors,
             override_key: None,
             started: Instant::now(),

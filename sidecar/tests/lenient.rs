@@ -36,9 +36,9 @@ fn banner(answer: &Value) -> &Value {
 }
 
 #[test]
-fn identifier_that_is_a_number_or_boolean_is_its_text() {
+fn identifier_that_is_a_number_is_its_text() {
     let (_directory, server) = serving();
-    for (sent, identifier) in [("5", "5"), ("-0", "0"), ("1.50", "1.5"), ("true", "True"), ("false", "False")] {
+    for (sent, identifier) in [("5", "5"), ("-0", "0"), ("1.50", "1.5")] {
         for body in [format!(r#"{{"identifier":{sent}}}"#), format!(r#"{{"identifier": {sent}, "traits": []}}"#)] {
             assert_eq!(answer(&server, &body)["identifier"], identifier, "{body}");
         }
@@ -46,14 +46,32 @@ fn identifier_that_is_a_number_or_boolean_is_its_text() {
 }
 
 #[test]
-fn name_of_a_trait_that_is_a_number_or_boolean_is_its_text() {
+fn name_of_a_trait_that_is_a_number_is_its_text() {
     let (_directory, server) = serving();
     let answer = answer(
         &server,
-        r#"{"identifier":"x","traits":[{"trait_key":5,"trait_value":1},{"trait_key":true,"trait_value":2},{"trait_key":1.0,"trait_value":3}]}"#,
+        r#"{"identifier":"x","traits":[{"trait_key":5,"trait_value":1},{"trait_key":1.0,"trait_value":3}]}"#,
     );
     let names: Vec<&Value> = answer["traits"].as_array().unwrap().iter().map(|row| &row["trait_key"]).collect();
-    assert_eq!(names, ["5", "True", "1.0"]);
+    assert_eq!(names, ["5", "1.0"]);
+}
+
+#[test]
+fn identifier_or_name_of_a_trait_that_is_a_boolean_is_refused() {
+    let (_directory, server) = serving();
+    for value in ["true", "false"] {
+        for (body, place) in [
+            (format!(r#"{{"identifier":{value}}}"#), r#"["body","identifier"]"#),
+            (
+                format!(r#"{{"identifier":"x","traits":[{{"trait_key":{value},"trait_value":1}}]}}"#),
+                r#"["body","traits",0,"trait_key"]"#,
+            ),
+        ] {
+            let answer = post(server.data, IDENTITIES, &CLIENT, &body);
+            let expected = format!(r#"{{"detail":[{{"type":"string_type","loc":{place},"#);
+            assert!(answer.status == 400 && answer.body.starts_with(&expected), "{body}: {}", answer.body);
+        }
+    }
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
         let value = reader.value()?;
         if name.is("identifier") {
             identifier = match (Name::of(value), value) {
-                (None, Value::Array | Value::Object) => {
+                (None, Value::Bool(_) | Value::Array | Value::Object) => {
                     return Err(InvalidBody::Invalid(Location::Member("identifier"), Problem::NotAString));
                 }
                 (name, _) => name,

@@ -1,5 +1,5 @@
 //! Names in a body: identifiers and names of traits, as Flagsmith's API reads them. White space around a name is
-//! removed. In Flagsmith's dialect, a number or a boolean stands for its text.
+//! removed. In Flagsmith's dialect, a number stands for its text.
 
 use std::borrow::Cow;
 
@@ -16,10 +16,11 @@ pub(super) enum Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    /// Returns the name that a value stands for. `None` for null, lists and objects.
+    /// Returns the name that a value stands for. `None` for null, booleans, lists and objects.
     pub(super) fn of(value: Value<'a>) -> Option<Self> {
         match value {
             Value::String(text) => Some(Self::stripped(text)),
+            Value::Bool(_) => None,
             other => Some(match python::scalar(other)? {
                 Cow::Borrowed(text) => Self::Text(Text::plain_of(text)),
                 Cow::Owned(text) => Self::Owned(text),
@@ -126,19 +127,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_booleans_are_names() {
-        for (json, expected) in [
-            ("5", "5"),
-            ("-0", "0"),
-            ("1.50", "1.5"),
-            ("1e5", "100000.0"),
-            ("1e16", "1e+16"),
-            ("true", "True"),
-            ("false", "False"),
-        ] {
+    fn numbers_are_names_and_booleans_are_not() {
+        for (json, expected) in [("5", "5"), ("-0", "0"), ("1.50", "1.5"), ("1e5", "100000.0"), ("1e16", "1e+16")] {
             assert_eq!(name(json).as_deref(), Some(expected), "{json}");
         }
-        for json in ["null", "[]", "{}"] {
+        for json in ["null", "true", "false", "[]", "{}"] {
             assert_eq!(name(json), None, "{json}");
         }
     }

@@ -322,9 +322,10 @@ fn reported_flag_uses_are_counted_by_known_names() {
         (use_of("banner"), use_of("dark mode"), use_of("nope"), other()),
         (Some(6.0), Some(2.0), None, Some(14.0))
     );
-    // A value that is not a count is skipped. A body that is not an object counts nothing.
+    // A value that is not a count is skipped. A body that is empty or not an object counts nothing.
     assert_eq!(post(server.data, PATH, &CLIENT, r#"{"banner": -1, "limit": "7", "banner": 1.5}"#).status, 200);
-    for wrong in ["", "[]", "{", r#"{"banner": 1"#, r#"{"banner": 1}}"#] {
+    assert_eq!(post(server.data, PATH, &CLIENT, "").status, 200);
+    for wrong in [" ", "[]", "{", r#"{"banner": 1"#, r#"{"banner": 1}}"#] {
         assert_eq!(post(server.data, PATH, &CLIENT, wrong).status, 400, "{wrong}");
     }
     assert_eq!(post(server.data, PATH, &[], "{}").status, 401);

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             }
         },
         Ok(Command::Help) => print(HELP),
-        Ok(Command::Version) => print(concat!(env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Command::Version) => print(concat!("remora-sidecar ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(error) => {
             // If standard error is closed, the error cannot be reported anywhere.
             let _ = writeln!(std::io::stderr(), "remora-sidecar: {error}");

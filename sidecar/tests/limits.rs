@@ -234,6 +234,13 @@ fn shutdown_with_an_unfinished_request_is_quick() {
 }
 
 #[test]
+fn version_of_the_program_has_its_name() {
+    let output = Command::new(env!("CARGO_BIN_EXE_remora-sidecar")).arg("--version").output().unwrap();
+    let expected = concat!("remora-sidecar ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!((output.status.success(), String::from_utf8(output.stdout).unwrap().as_str()), (true, expected));
+}
+
+#[test]
 fn startup_waits_for_data_up_to_its_timeout() {
     let directory = Directory::new();
     let mut volume = directory.volume("shop");

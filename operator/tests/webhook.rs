@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -20,9 +20,11 @@ use remora_operator::injection::{
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
 
-/// Returns a client of a simulated API server that has `storefront` in namespace `shop` and refuses all writes.
-fn api_server() -> Client {
-    let answer = |request: Request<kube::client::Body>| async move {
+/// Returns a client of a simulated API server that has `storefront` in namespace `shop`, refuses all writes, and answers
+/// after this delay.
+fn api_server(delay: Duration) -> Client {
+    let answer = move |request: Request<kube::client::Body>| async move {
+        tokio::time::sleep(delay).await;
         assert_eq!(request.method(), Method::GET, "the webhook writes nothing");
         let path = request.uri().path();
         let (status, body) = match path.rsplit('/').next().unwrap() {
@@ -72,6 +74,10 @@ struct Bench {
 }
 
 fn bench() -> Bench {
+    bench_with(Duration::ZERO)
+}
+
+fn bench_with(delay: Duration) -> Bench {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let config = Config {
@@ -79,8 +85,8 @@ fn bench() -> Bench {
         sidecar_pull_policy: "IfNotPresent".to_owned(),
         own_namespace: "remora-system".to_owned(),
     };
-    let (environments, _) = Environments::watch(api_server());
-    let (namespaces, _) = Namespaces::watch(api_server());
+    let (environments, _) = Environments::watch(api_server(delay));
+    let (namespaces, _) = Namespaces::watch(api_server(delay));
     Bench { router: router(Webhook::new(config, environments, namespaces, metrics)), registry }
 }
 
@@ -417,6 +423,29 @@ async fn concurrent_requests_are_all_answered() {
     for done in asked.collect::<Vec<_>>() {
         done.await.unwrap();
     }
+}
+
+/// The memory budget has room for seventeen such pods at one time, and the caches have neither their namespace nor their
+/// environment.
+#[tokio::test(start_paused = true)]
+async fn reviews_that_wait_for_api_server_do_not_delay_each_other() {
+    let delay = Duration::from_millis(400);
+    let bench = Arc::new(bench_with(delay));
+    let mut large = pod("storefront");
+    large["spec"]["x"] = vec![json!({}); 1200].into();
+    let body = review(&large).to_string();
+    let started = tokio::time::Instant::now();
+    let asked = (0..200).map(|_| {
+        let (bench, body) = (Arc::clone(&bench), body.clone());
+        tokio::spawn(async move {
+            let (status, answer) = bench.post(body).await;
+            assert!(status == StatusCode::OK && answer.contains("JSONPatch"), "{answer}");
+        })
+    });
+    for done in asked.collect::<Vec<_>>() {
+        done.await.unwrap();
+    }
+    assert!(started.elapsed() < 3 * delay, "{:?}", started.elapsed());
 }
 
 #[tokio::test]

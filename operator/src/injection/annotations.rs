@@ -231,23 +231,31 @@ fn environments(options: &PodOptions<'_>) -> Result<Vec<EnvironmentName>, Invali
     let key = annotation::INJECT;
     let own = PodOptions { defaults: None, ..*options };
     let list = own.value(key, INJECT, |text| Some(text.to_owned()))?.unwrap_or_default();
-    let invalid = |valid: String| own.invalid(key, Author::Pod, &list, valid);
+    environment_names(&list).map_err(|valid| own.invalid(key, Author::Pod, &list, valid))
+}
+
+/// Parses the value of the inject annotation of a pod that is not opted out.
+///
+/// # Errors
+///
+/// Fails if the value does not follow its grammar; the error describes a valid value.
+pub(super) fn environment_names(list: &str) -> Result<Vec<EnvironmentName>, String> {
     let mut environments: Vec<EnvironmentName> = Vec::new();
     for name in list.split(',').map(|name| name.trim_matches(' ')) {
         if name.contains('/') {
-            return Err(invalid(OWN_NAMESPACE.to_owned()));
+            return Err(OWN_NAMESPACE.to_owned());
         }
         if NOT_NAMES.contains(&name) {
-            return Err(invalid(format!("{INJECT}; {name}{NOT_A_NAME}")));
+            return Err(format!("{INJECT}; {name}{NOT_A_NAME}"));
         }
-        let name: EnvironmentName = name.parse().map_err(|_| invalid(INJECT.to_owned()))?;
+        let name: EnvironmentName = name.parse().map_err(|_| INJECT.to_owned())?;
         if environments.contains(&name) {
-            return Err(invalid(format!("a list that names {name} once")));
+            return Err(format!("a list that names {name} once"));
         }
         environments.push(name);
         // Later names are not checked, because an annotation can hold very many.
         if environments.len() > MOST_ENVIRONMENTS {
-            return Err(invalid(format!("a list of at most {MOST_ENVIRONMENTS} environments")));
+            return Err(format!("a list of at most {MOST_ENVIRONMENTS} environments"));
         }
     }
     Ok(environments)

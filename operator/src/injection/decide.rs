@@ -153,14 +153,6 @@ impl Refusal {
     }
 }
 
-/// Lists the environments whose layouts the decision needs. Empty if the pod is not injected.
-pub fn requested_environments(pod: &Value, context: &PodContext<'_>, own_namespace: &str) -> Vec<EnvironmentName> {
-    match parse_request(pod, context, own_namespace) {
-        Ok(Ok((_, request))) => request.environments,
-        Ok(Err(_)) | Err(_) => Vec::new(),
-    }
-}
-
 /// Decides about the pod of a request.
 pub fn decide(pod: &Value, context: &PodContext<'_>, config: &Config) -> Decision {
     match plan_injection(pod, context, config) {

@@ -1,9 +1,9 @@
 //! The admission webhook: answers the API server's requests about new pods.
 //!
 //! ```text
-//! HTTPS (listener) ──> AdmissionReview (review) ──> decide and patch (admit) ──> AdmissionReview
-//!                                      │           └ existence and layout of environments (environments) ──> warnings
-//!                                      └ defaults of the namespace (namespaces)
+//! HTTPS (listener) ──> AdmissionReview (review) ──> look up ──> parse, decide and patch (admit) ──> AdmissionReview
+//!                                                  │       └ existence and layout of environments (environments)
+//!                                                  └ defaults of the namespace (namespaces)
 //! ```
 //!
 //! Every replica answers. The webhook writes nothing, so a dry run needs no special case. An answer depends only on the

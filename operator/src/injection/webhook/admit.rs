@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     environments::{Environments, Presence},
     memory::estimate,
-    namespaces::{Namespaces, allows_overrides, defaults},
+    namespaces::{self, Namespaces, allows_overrides, defaults},
     review::{Request, allow, deny},
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     injection::{
         Config, Decision, Layouts, Plan, PodContext, Refusal, decide,
         metrics::{Labels, Metrics, Outcome},
-        patch, quote, requested_environments,
+        patch, quote,
     },
     listener::{Limits, Useful},
 };
@@ -77,6 +77,13 @@ pub fn router(webhook: Webhook) -> Router {
         .with_state(webhook)
 }
 
+/// Results of the look-ups for one request.
+struct LookedUp<'a> {
+    namespace: Result<Option<Arc<namespaces::Known>>, namespaces::Unknown>,
+    /// The environments that the pod requests.
+    environments: Vec<(&'a EnvironmentName, Presence)>,
+}
+
 /// An answer, with the outcome that it is counted by.
 struct Reviewed {
     outcome: Outcome,
@@ -112,7 +119,8 @@ async fn mutate(State(webhook): State<Webhook>, headers: HeaderMap, body: Bytes)
 }
 
 impl Webhook {
-    /// Decides about the pod as soon as the memory budget allows parsing it. Denies a pod beyond the limits.
+    /// Looks up the pod's namespace and environments, and decides about the pod as soon as the memory budget allows parsing
+    /// it. Denies a pod beyond the limits.
     async fn answer(&self, request: &Request<'_>, body: &Bytes) -> Reviewed {
         let uid = &request.uid;
         if !request.creates_pod() {
@@ -129,6 +137,13 @@ impl Webhook {
             );
             return denied(Outcome::DeniedTooLarge, &message);
         }
+        // The look-ups come before the permit, because otherwise reviews that wait for the API server would hold the
+        // budget that other reviews wait for.
+        let requested = request.environments();
+        let (namespace, environments) = tokio::join!(
+            self.namespaces.look_up(&request.namespace),
+            self.environments.look_up(&request.namespace, &requested)
+        );
         let Some((pod, _permit)) = self.budget.read(body, request.object(), memory).await else {
             let message = "the pod cannot be parsed: its JSON is invalid, or nested more than 127 levels deep";
             return denied(Outcome::DeniedMalformed, message);
@@ -141,14 +156,15 @@ impl Webhook {
             );
             return denied(Outcome::DeniedTooLarge, &message);
         }
-        self.decide(request, &pod).await
+        self.decide(request, &pod, &LookedUp { namespace, environments })
     }
 
-    async fn decide(&self, request: &Request<'_>, pod: &Value) -> Reviewed {
+    /// Decides about the parsed pod. It waits for nothing, because the pod holds a part of the memory budget.
+    fn decide(&self, request: &Request<'_>, pod: &Value, looked_up: &LookedUp<'_>) -> Reviewed {
         let uid = &request.uid;
-        let namespace = self.namespaces.look_up(&request.namespace).await;
+        let LookedUp { namespace, environments } = looked_up;
         let mut warnings = Vec::new();
-        if let Err(error) = &namespace {
+        if let Err(error) = namespace {
             tracing::warn!(%error, namespace = request.namespace, "cannot look up the namespace of a pod");
             warnings.push(format!(
                 "the annotations of namespace {} cannot be read, so its defaults do not apply: recreate the pod if it needs them",
@@ -156,17 +172,15 @@ impl Webhook {
             ));
         }
         let known = namespace.as_ref().ok().and_then(Option::as_deref);
+        let layouts: Layouts =
+            environments.iter().filter_map(|(name, found)| Some(((*name).clone(), found.layout()?))).collect();
         let context = PodContext {
+            namespace: &request.namespace,
             defaults: known.and_then(defaults),
+            layouts: Some(&layouts),
             dry_run: request.dry_run.unwrap_or(false),
             allows_overrides: known.is_some_and(allows_overrides),
-            ..PodContext::new(&request.namespace)
         };
-        let requested = requested_environments(pod, &context, &self.config.own_namespace);
-        let found = self.environments.look_up(&request.namespace, &requested).await;
-        let layouts: Layouts =
-            found.iter().filter_map(|(name, found)| Some(((*name).clone(), found.layout()?))).collect();
-        let context = PodContext { layouts: Some(&layouts), ..context };
         match decide(pod, &context, &self.config) {
             Decision::Skip(reason) => {
                 let warnings: Vec<_> = reason.warning().map(str::to_owned).into_iter().collect();
@@ -182,7 +196,7 @@ impl Webhook {
                 let review = Ok(deny(uid, &message));
                 Reviewed { outcome: Outcome::Denied(refusal), review }
             }
-            Decision::Inject(plan) => inject(request, pod, &plan, &found, warnings),
+            Decision::Inject(plan) => inject(request, pod, &plan, environments, warnings),
         }
     }
 }

@@ -4,10 +4,15 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use json_patch::Patch;
+use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::{api::names::is_object_name, injection::quote};
+use crate::{
+    api::names::{EnvironmentName, annotation, is_object_name},
+    injection::{annotations::environment_names, quote},
+    watched::{partial::PartialObject, selection::Selection},
+};
 
 /// The only version in the registration, and the only one that exists.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -20,6 +25,18 @@ const LONGEST_NAMESPACE: usize = 63;
 
 /// Largest length of a warning in characters. Longer warnings are cut, because the API server may cut them too.
 const LONGEST_WARNING: usize = 256;
+
+/// Largest length in bytes of an annotation that names environments. The API server allows no object more annotations.
+const LONGEST_INJECT: usize = 256 << 10;
+
+/// Metadata of a pod that says which environments the pod requests.
+struct Inject;
+
+impl Selection for Inject {
+    fn annotation(key: &str) -> usize {
+        if key == annotation::INJECT { LONGEST_INJECT } else { 0 }
+    }
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -88,6 +105,15 @@ impl Request<'_> {
         self.object.map_or("null", RawValue::get)
     }
 
+    /// Lists the environments that the pod requests, without parsing the rest of the pod. Empty if it names none, or not
+    /// validly.
+    pub(super) fn environments(&self) -> Vec<EnvironmentName> {
+        let pod = serde_json::from_str::<PartialObject<Pod, Inject>>(self.object());
+        let annotations = pod.ok().and_then(|pod| pod.metadata.annotations).unwrap_or_default();
+        let list = annotations.get(annotation::INJECT);
+        list.and_then(|list| environment_names(list).ok()).unwrap_or_default()
+    }
+
     /// True if the request creates a pod. The registration sends no other requests.
     pub(super) fn creates_pod(&self) -> bool {
         let Kind { group, version, kind } = &self.kind;
@@ -120,4 +146,42 @@ pub(super) fn deny(uid: &str, message: &str) -> Value {
 
 fn review(response: &Value) -> Value {
     json!({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environments(object: &str) -> Vec<String> {
+        let request = json!({"uid": "u", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "operation": "CREATE"});
+        let mut review = json!({"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": request});
+        review["request"]["object"] = json!("OBJECT");
+        let body = review.to_string().replace("\"OBJECT\"", object);
+        let request = Request::read(body.as_bytes()).unwrap();
+        request.environments().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn environments_are_those_of_inject_annotation() {
+        let pod = |annotations: &Value| {
+            let metadata = json!({"generateName": "web-", "creationTimestamp": null, "annotations": annotations});
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "web"}]}})
+        };
+        let named = |annotations: &Value| environments(&pod(annotations).to_string());
+        assert_eq!(named(&json!({"remora.dev/inject": "a, b", "remora.dev/port": "x", "team": {}})), ["a", "b"]);
+        let spaced = format!("a,{}b", " ".repeat(100_000));
+        assert_eq!(named(&json!({"remora.dev/inject": spaced})), ["a", "b"]);
+        for annotations in [
+            json!(null),
+            json!({}),
+            json!({"remora.dev/inject": "false"}),
+            json!({"remora.dev/inject": 7}),
+            json!({"remora.dev/inject": "A"}),
+        ] {
+            assert!(named(&annotations).is_empty(), "{annotations}");
+        }
+        for object in ["null", "[]", "{}", r#"{"metadata": null}"#] {
+            assert!(environments(object).is_empty(), "{object}");
+        }
+    }
 }

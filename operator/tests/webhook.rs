@@ -73,6 +73,14 @@ struct Bench {
     registry: Registry,
 }
 
+fn config() -> Config {
+    Config {
+        sidecar_image: "example.org/remora-sidecar:1.0.0".to_owned(),
+        sidecar_pull_policy: "IfNotPresent".to_owned(),
+        own_namespace: "remora-system".to_owned(),
+    }
+}
+
 fn bench() -> Bench {
     bench_with(Duration::ZERO)
 }
@@ -80,14 +88,9 @@ fn bench() -> Bench {
 fn bench_with(delay: Duration) -> Bench {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let config = Config {
-        sidecar_image: "example.org/remora-sidecar:1.0.0".to_owned(),
-        sidecar_pull_policy: "IfNotPresent".to_owned(),
-        own_namespace: "remora-system".to_owned(),
-    };
     let (environments, _) = Environments::watch(api_server(delay));
     let (namespaces, _) = Namespaces::watch(api_server(delay));
-    Bench { router: router(Webhook::new(config, environments, namespaces, metrics)), registry }
+    Bench { router: router(Webhook::new(config(), environments, namespaces, metrics)), registry }
 }
 
 impl Bench {
@@ -118,6 +121,51 @@ impl Bench {
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();
         text
     }
+}
+
+/// Returns a client of a simulated API server whose lists have namespace `shop` with `storefront`, and that answers no
+/// other request.
+fn listing_api_server() -> Client {
+    let answer = |request: Request<kube::client::Body>| async move {
+        let is_list = !request.uri().query().unwrap_or_default().contains("watch=");
+        let item = match request.uri().path().rsplit('/').next().unwrap() {
+            "namespaces" if is_list => json!({"metadata": {"name": "shop", "resourceVersion": "1"}}),
+            "featureenvironments" if is_list => {
+                json!({"metadata": {"name": "storefront", "namespace": "shop", "resourceVersion": "1"}})
+            }
+            _ => std::future::pending().await,
+        };
+        let list = json!({"metadata": {"resourceVersion": "1"}, "items": [item]});
+        Ok::<_, Infallible>(Response::new(Body::from(list.to_string())))
+    };
+    Client::new(service_fn(answer), "default")
+}
+
+/// Nobody waits behind requests about objects that do not exist, however much memory their pods take.
+#[tokio::test(start_paused = true)]
+async fn pods_of_unknown_namespaces_do_not_delay_known_ones() {
+    let (environments, watching_environments) = Environments::watch(listing_api_server());
+    let (namespaces, watching_namespaces) = Namespaces::watch(listing_api_server());
+    tokio::spawn(watching_environments);
+    tokio::spawn(watching_namespaces);
+    environments.wait_until_filled().await;
+    namespaces.wait_until_filled().await;
+    let registry = Registry::default();
+    let webhook = Webhook::new(config(), environments, namespaces, Metrics::register(&mut Registry::default()));
+    let bench = Arc::new(Bench { router: router(webhook), registry });
+    let mut large = pod("storefront,a,b,c,d,e,f,g");
+    // Each empty object takes much more memory than its three bytes.
+    large["spec"]["x"] = vec![json!({}); 1_000].into();
+    for number in 0..200 {
+        let (bench, mut review) = (Arc::clone(&bench), review(&large));
+        review["request"]["namespace"] = json!(format!("unknown-{number}"));
+        tokio::spawn(async move { bench.review(&review).await });
+    }
+    tokio::task::yield_now().await;
+    let began = tokio::time::Instant::now();
+    let response = bench.review(&review(&pod("storefront"))).await;
+    assert_eq!(response["patchType"], "JSONPatch");
+    assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
 fn pod(inject: &str) -> Value {

@@ -13,6 +13,7 @@
 mod admit;
 mod cache;
 mod environments;
+mod look_ups;
 mod memory;
 mod namespaces;
 mod review;

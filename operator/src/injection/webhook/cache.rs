@@ -1,6 +1,6 @@
 //! Cache of all objects of one kind, which a watch fills.
 
-use std::{convert::Infallible, fmt::Debug, future::pending, hash::Hash, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt::Debug, future::pending, hash::Hash, sync::Arc};
 
 use futures::StreamExt;
 use kube::{
@@ -8,10 +8,6 @@ use kube::{
     runtime::{WatchStreamExt, reflector, watcher},
 };
 use serde::de::DeserializeOwned;
-
-/// Timeout of a look-up that a cache cannot answer: a pod may be created right after the objects that it needs. Such
-/// look-ups are rare.
-pub(super) const LOOK_UP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Cache of all objects of the kind `K`.
 #[derive(Clone)]

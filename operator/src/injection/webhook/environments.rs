@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::cache::{Cache, LOOK_UP_TIMEOUT};
+use super::{cache::Cache, look_ups::LookUps};
 use crate::{
     api::{FeatureEnvironment, ObjectKind, names::EnvironmentName},
     injection::{Layout, Size, Slots},
@@ -50,6 +50,7 @@ impl Fields for Status {}
 pub struct Environments {
     known: Cache<Known>,
     client: Client,
+    look_ups: LookUps,
 }
 
 /// Result of the look-up of one environment.
@@ -77,7 +78,7 @@ impl Environments {
     /// cache.
     pub fn watch(client: Client) -> (Environments, impl Future<Output = Infallible> + Send) {
         let (known, watching) = Cache::watch(Api::all(Pages::default().bound(&client)), (), "FeatureEnvironments");
-        (Environments { known, client }, watching)
+        (Environments { known, client, look_ups: LookUps::default() }, watching)
     }
 
     /// Waits until the cache holds the first complete list.
@@ -85,7 +86,7 @@ impl Environments {
         self.known.wait_until_filled().await;
     }
 
-    /// Looks up several environments concurrently, all within [`LOOK_UP_TIMEOUT`].
+    /// Looks up several environments concurrently, each within [`LOOK_UP_TIMEOUT`](super::look_ups::LOOK_UP_TIMEOUT).
     pub(super) async fn look_up<'a>(
         &self,
         namespace: &str,
@@ -100,7 +101,7 @@ impl Environments {
             return Presence::Present(layout(&known));
         }
         let api: Api<Known> = Api::namespaced(self.client.clone(), namespace);
-        match tokio::time::timeout(LOOK_UP_TIMEOUT, api.get_opt(name.as_str())).await {
+        match self.look_ups.run(api.get_opt(name.as_str())).await {
             Ok(Ok(Some(found))) => Presence::Present(layout(&found)),
             Ok(Ok(None)) => Presence::Missing,
             Ok(Err(error)) => {

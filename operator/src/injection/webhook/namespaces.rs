@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 
-use super::cache::{Cache, LOOK_UP_TIMEOUT};
+use super::{
+    cache::Cache,
+    look_ups::{LOOK_UP_TIMEOUT, LookUps},
+};
 use crate::{
     api::names::{has_label, label},
     injection::annotations::{KNOWN, VALUE_MAX},
@@ -34,6 +37,7 @@ impl Selection for Read {
 pub struct Namespaces {
     known: Cache<Known>,
     client: Client,
+    look_ups: LookUps,
 }
 
 /// Error: a namespace is not in the cache and cannot be read from the API server.
@@ -50,7 +54,7 @@ impl Namespaces {
     /// cache.
     pub fn watch(client: Client) -> (Namespaces, impl Future<Output = Infallible> + Send) {
         let (known, watching) = Cache::watch(Api::all(Pages::default().bound(&client)), (), "namespaces");
-        (Namespaces { known, client }, watching)
+        (Namespaces { known, client, look_ups: LookUps::default() }, watching)
     }
 
     /// Waits until the cache holds the first complete list.
@@ -69,7 +73,7 @@ impl Namespaces {
             return Ok(Some(known));
         }
         let api: Api<Known> = Api::all(self.client.clone());
-        let found = tokio::time::timeout(LOOK_UP_TIMEOUT, api.get_opt(namespace)).await??;
+        let found = self.look_ups.run(api.get_opt(namespace)).await??;
         Ok(found.map(Arc::new))
     }
 }

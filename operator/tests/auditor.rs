@@ -109,7 +109,7 @@ impl State {
             ("POST", _) if path.ends_with("/eviction") => {
                 self.evicted.push(sent());
                 let name = path.rsplit('/').nth(1).unwrap();
-                if name == "kept" {
+                if name.starts_with("kept") {
                     return (
                         429,
                         json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 429,
@@ -254,8 +254,8 @@ async fn evictions_wait_until_injection_works_and_name_pod_by_uid() {
     audit.cluster.until("both are tried", |state| state.evicted.len() >= 2).await;
     audit.cluster.with(|state| {
         let asked: Vec<_> = state.evicted.iter().map(|eviction| &eviction["metadata"]["name"]).collect();
-        assert_eq!(asked, ["web", "kept"]);
-        assert_eq!(state.evicted[0]["deleteOptions"]["preconditions"]["uid"], "uid-web");
+        assert_eq!(asked, ["kept", "web"]);
+        assert_eq!(state.evicted[1]["deleteOptions"]["preconditions"]["uid"], "uid-web");
     });
     audit
         .cluster
@@ -267,6 +267,37 @@ async fn evictions_wait_until_injection_works_and_name_pod_by_uid() {
         .await;
     let blocked = "remora_injection_evictions_total{outcome=\"Blocked\"}";
     audit.cluster.until("the budget is counted", |_| text(&audit.registry).contains(blocked)).await;
+    audit.running.abort();
+}
+
+/// Returns the names of the pods that the auditor tried to evict.
+fn tried(state: &State) -> Vec<String> {
+    let name = |eviction: &Value| eviction["metadata"]["name"].as_str().unwrap().to_owned();
+    state.evicted.iter().map(name).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn blocked_evictions_of_one_namespace_hold_up_no_other() {
+    let kept = (0..12).map(|number| pod("aaa", &format!("kept-{number:02}"), "a", Some("StatefulSet")));
+    let audit = audit(kept.chain([pod("shop", "web", "a", Some("ReplicaSet"))]).collect(), true);
+    audit.works.send_replace(Some(Timestamp::now()));
+    audit.cluster.until("the other namespace has its turn", |state| tried(state).contains(&"web".to_owned())).await;
+    audit.running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn evictions_go_on_after_blocked_ones_until_ten_pods_are_evicted() {
+    let kept = (0..30).map(|number| pod("shop", &format!("kept-{number:02}"), "a", Some("StatefulSet")));
+    let evictable = (0..12).map(|number| pod("shop", &format!("web-{number:02}"), "a", Some("ReplicaSet")));
+    let audit = audit(kept.chain(evictable).collect(), true);
+    audit.works.send_replace(Some(Timestamp::now()));
+    audit.cluster.until("forty are tried", |state| state.evicted.len() >= 40).await;
+    // The next audit follows a minute after this one.
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let names = audit.cluster.with(|state| tried(state));
+    assert!(names.len() == 40 && names.iter().skip(30).all(|name| name.starts_with("web")), "{names:?}");
+    audit.cluster.until("the next audit goes on", |state| tried(state).contains(&"web-11".to_owned())).await;
+    audit.cluster.with(|state| assert_eq!(tried(state)[40..42], ["web-10", "web-11"]));
     audit.running.abort();
 }
 

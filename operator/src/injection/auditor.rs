@@ -29,7 +29,7 @@ pub use self::metrics::Metrics;
 use self::{
     candidates::{Candidate, Candidates},
     events::EventWriter,
-    evict::{EvictionOutcome, Evictor, choose},
+    evict::{EVICTIONS_MAX, EvictionOutcome, Evictor, Turns, choose},
 };
 use crate::injection::{MissingSidecar, pods};
 
@@ -101,6 +101,7 @@ pub struct Auditor {
     candidates: Candidates,
     events: EventWriter,
     evictor: Option<Evictor>,
+    turns: Turns,
     metrics: Metrics,
     works_since: watch::Receiver<Option<Timestamp>>,
     /// Verdict on each candidate that exists. A verdict stays correct, because the containers of a pod do not change.
@@ -124,6 +125,7 @@ impl Auditor {
         Auditor {
             events: EventWriter::new(client.clone(), instance),
             evictor: options.evict.then(|| Evictor::new(client.clone())),
+            turns: Turns::default(),
             candidates: Candidates::new(client, options),
             metrics,
             works_since,
@@ -190,18 +192,22 @@ impl Auditor {
         Ok(())
     }
 
-    async fn evict(&self, missing: Vec<Candidate>) {
+    /// Evicts up to [`EVICTIONS_MAX`] of these pods.
+    async fn evict(&mut self, missing: Vec<Candidate>) {
         let (Some(evictor), Some(since)) = (&self.evictor, *self.works_since.borrow()) else {
             return;
         };
-        for candidate in choose(missing, since) {
+        let mut evicted = 0;
+        for candidate in self.turns.order(choose(missing, since)) {
             // If injection has stopped working meanwhile, the replacement of an evicted pod would lack its sidecar too.
-            if self.works_since.borrow().is_none() {
+            if evicted == EVICTIONS_MAX || self.works_since.borrow().is_none() {
                 return;
             }
             let outcome = evictor.evict(&candidate).await;
+            self.turns.record(&candidate);
             self.metrics.evicted(outcome);
             if outcome == EvictionOutcome::Evicted {
+                evicted += 1;
                 self.events.report_eviction(&candidate).await;
             }
         }

@@ -1,6 +1,6 @@
 //! Evicts pods without their sidecar through the Eviction API, which respects PodDisruptionBudgets.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +12,9 @@ use tokio::time::timeout;
 use super::candidates::{Candidate, TIMEOUT};
 
 /// Largest number of evictions per audit.
-const EVICTIONS_MAX: usize = 10;
+pub(super) const EVICTIONS_MAX: usize = 10;
+/// Largest number of attempts per audit, also of those that PodDisruptionBudgets block.
+const ATTEMPTS_MAX: usize = 100;
 
 /// Client of the Eviction API.
 pub(super) struct Evictor {
@@ -32,7 +34,7 @@ pub(super) enum EvictionOutcome {
     Failed,
 }
 
-/// Selects the pods to evict now: at most [`EVICTIONS_MAX`], and at most one per controller.
+/// Selects the pods that may be evicted now: at most one per controller.
 ///
 /// A pod is eligible only if it was created before `works_since`, the start of the current series of successful
 /// self-checks. The replacement of a younger pod would lack its sidecar too: something that an eviction does not change
@@ -44,8 +46,55 @@ pub(super) fn choose(missing: Vec<Candidate>, works_since: Timestamp) -> Vec<Can
         .into_iter()
         .filter(|pod| pod.created < works_since)
         .filter(|pod| pod.owner.as_ref().is_some_and(|owner| owner.kind != "Job" && owners.insert(owner.uid.clone())))
-        .take(EVICTIONS_MAX)
         .collect()
+}
+
+/// Turns of namespaces, and of the pods in each. Without turns, pods whose evictions are always blocked would keep other
+/// pods from being tried.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Namespace of the last attempt.
+    namespace: String,
+    /// Name of the pod that was tried last, by namespace.
+    pods: HashMap<String, String>,
+}
+
+impl Turns {
+    /// Returns the pods to try now, at most [`ATTEMPTS_MAX`]: in each round one of each namespace. Both the namespaces and
+    /// the pods of a namespace are ordered by name, and begin after the one that was tried last.
+    pub(super) fn order(&mut self, chosen: Vec<Candidate>) -> Vec<Candidate> {
+        let mut by_namespace: BTreeMap<String, Vec<Candidate>> = BTreeMap::new();
+        for pod in chosen {
+            by_namespace.entry(pod.namespace.clone()).or_default().push(pod);
+        }
+        self.pods.retain(|namespace, _| by_namespace.contains_key(namespace));
+        let mut namespaces = Vec::new();
+        for (namespace, mut pods) in by_namespace {
+            pods.sort_by(|one, other| one.name.cmp(&other.name));
+            let last = self.pods.get(&namespace).map_or("", String::as_str);
+            let next = pods.partition_point(|pod| pod.name.as_str() <= last);
+            pods.rotate_left(next);
+            namespaces.push((namespace, pods.into_iter()));
+        }
+        let next = namespaces.partition_point(|(namespace, _)| *namespace <= self.namespace);
+        namespaces.rotate_left(next);
+        let mut ordered = Vec::new();
+        while ordered.len() < ATTEMPTS_MAX {
+            let round: Vec<Candidate> = namespaces.iter_mut().filter_map(|(_, pods)| pods.next()).collect();
+            if round.is_empty() {
+                break;
+            }
+            ordered.extend(round);
+        }
+        ordered.truncate(ATTEMPTS_MAX);
+        ordered
+    }
+
+    /// Records an attempt.
+    pub(super) fn record(&mut self, pod: &Candidate) {
+        self.namespace.clone_from(&pod.namespace);
+        self.pods.insert(pod.namespace.clone(), pod.name.clone());
+    }
 }
 
 impl Evictor {
@@ -121,10 +170,31 @@ mod tests {
         assert_eq!(chosen(missing), ["old", "other"]);
     }
 
+    /// Returns pods of one namespace, each of another controller.
+    fn pods_of(namespace: &str, names: &[&str]) -> Vec<Candidate> {
+        let in_namespace = |name: &&str| Candidate {
+            namespace: namespace.to_owned(),
+            ..pod(name, Some(("ReplicaSet", &format!("{namespace}-{name}"))), 1)
+        };
+        names.iter().map(in_namespace).collect()
+    }
+
     #[test]
-    fn choose_takes_at_most_ten_pods() {
-        let owners: Vec<String> = (0..50).map(|number| format!("r{number}")).collect();
-        let missing = owners.iter().map(|owner| pod(owner, Some(("ReplicaSet", owner)), 1)).collect();
-        assert_eq!(chosen(missing).len(), EVICTIONS_MAX);
+    fn attempts_are_bounded_and_namespaces_and_pods_have_turns() {
+        let numbers: Vec<String> = (0..500).map(|number| format!("{number:03}")).collect();
+        let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+        let missing =
+            || [pods_of("crowded", &numbers), pods_of("shop", &["web", "api"]), pods_of("zoo", &["ape"])].concat();
+        let names = |pods: &[Candidate]| pods.iter().take(6).map(|pod| pod.name.clone()).collect::<Vec<_>>();
+        let mut turns = Turns::default();
+        let first = turns.order(missing());
+        assert_eq!(first.len(), ATTEMPTS_MAX);
+        assert_eq!(names(&first), ["000", "api", "ape", "001", "web", "002"]);
+        first.iter().take(5).for_each(|pod| turns.record(pod));
+        assert_eq!(names(&turns.order(missing())), ["ape", "002", "api", "003", "web", "004"]);
+        assert!(
+            turns.order(Vec::new()).is_empty() && turns.pods.is_empty(),
+            "namespaces without such pods are forgotten"
+        );
     }
 }

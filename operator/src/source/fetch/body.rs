@@ -2,13 +2,20 @@
 
 use std::io::{self, Write};
 
-use flate2::write::MultiGzDecoder;
+use flate2::write::GzDecoder;
 use reqwest::{Response, header};
 
 use super::{
     error::{Error, SMALLER_DOCUMENT},
     memory_budget::OverBudget,
 };
+
+/// Bytes that a body may have beyond [`WIRE_RATIO`] times its content (64 KiB). They have to hold what the decoder has read
+/// and not written yet, which is up to 32 KiB.
+const WIRE_SLACK: usize = 64 << 10;
+/// Bytes of a body for each byte of its content. Every compression that saves something has less than one. Data without
+/// content would take time to decompress that no bound on the content ends.
+const WIRE_RATIO: usize = 2;
 
 /// Reason why a body was not read to its end.
 #[derive(Debug)]
@@ -21,8 +28,8 @@ pub(super) enum Unread {
     Broken(String),
 }
 
-/// Reads and decompresses the whole body: at most `limit` bytes before and after decompression. `grow_to` reserves memory
-/// for the number of bytes it is given.
+/// Reads and decompresses the whole body: at most `limit` bytes before and after decompression, and not many more before
+/// than after it. `grow_to` reserves memory for the number of bytes it is given.
 pub(super) async fn read(
     mut response: Response,
     limit: usize,
@@ -44,6 +51,9 @@ pub(super) async fn read(
         }
         // A chunk may inflate to a thousand times its size. The sink stops at the limit within the chunk.
         sink.write(&chunk).map_err(|error| inflation(&error, limit))?;
+        if wire > sink.len().saturating_mul(WIRE_RATIO).saturating_add(WIRE_SLACK) {
+            return Err(Unread::Broken("the answer is much larger compressed than decompressed".to_owned()));
+        }
         grow_to(sink.len()).map_err(Unread::OverBudget)?;
     }
     sink.finish().map_err(|error| inflation(&error, limit))
@@ -59,16 +69,18 @@ fn too_large(what: &'static str, limit: usize) -> Unread {
 }
 
 fn inflation(error: &io::Error, limit: usize) -> Unread {
-    if error.kind() == io::ErrorKind::FileTooLarge {
-        too_large("the decompressed answer", limit)
-    } else {
-        Unread::Broken("the answer's compression is broken".to_owned())
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => too_large("the decompressed answer", limit),
+        // The decoder takes no bytes after the end of the first member.
+        io::ErrorKind::WriteZero => Unread::Broken("the answer has data after the end of its compression".to_owned()),
+        _ => Unread::Broken("the answer's compression is broken".to_owned()),
     }
 }
 
 enum Sink {
     Plain(Bounded),
-    Gzip(Box<MultiGzDecoder<Bounded>>),
+    /// Decodes one gzip member. Each further one would cost a new decoder.
+    Gzip(Box<GzDecoder<Bounded>>),
 }
 
 impl Sink {
@@ -78,7 +90,7 @@ impl Sink {
             response.headers().get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase());
         match encoding.as_deref() {
             None | Some(b"identity") => Ok(Self::Plain(bounded)),
-            Some(b"gzip" | b"x-gzip") => Ok(Self::Gzip(Box::new(MultiGzDecoder::new(bounded)))),
+            Some(b"gzip" | b"x-gzip") => Ok(Self::Gzip(Box::new(GzDecoder::new(bounded)))),
             Some(_) => Err(Unread::Broken("the answer has a content encoding that nobody asked for".to_owned())),
         }
     }

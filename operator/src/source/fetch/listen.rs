@@ -6,6 +6,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use reqwest::{Client, Response, StatusCode, Url, header};
+use tokio::time::Instant;
 
 use super::{
     Fetcher,
@@ -22,6 +23,10 @@ use crate::api::{Flagsmith, Realtime};
 /// Maximum time from the request to the end of the answer's header.
 const OPENING: Duration = Duration::from_secs(15);
 
+/// Largest number of bytes that a stream may send in [`MINUTE`]. An event and its comment have about 100.
+const BYTES_PER_MINUTE: usize = 64 << 10;
+const MINUTE: Duration = Duration::from_secs(60);
+
 /// An open stream.
 #[derive(Debug)]
 pub struct Listening {
@@ -30,6 +35,8 @@ pub struct Listening {
     idle: Duration,
     parser: Parser,
     changes: VecDeque<Change>,
+    /// Begin of the current minute, and the number of bytes since.
+    minute: (Instant, usize),
 }
 
 impl Listening {
@@ -72,13 +79,20 @@ impl Listening {
                 return Err(unavailable(&origin, &problem));
             }
         }
-        Ok(Self { response, origin, idle, parser: Parser::default(), changes: VecDeque::new() })
+        Ok(Self {
+            response,
+            origin,
+            idle,
+            parser: Parser::default(),
+            changes: VecDeque::new(),
+            minute: (Instant::now(), 0),
+        })
     }
 
     /// Waits for the next change.
     ///
     /// # Errors
-    /// The stream ended, broke off, was silent for too long, or sent invalid events. It never ends without an error.
+    /// The stream ended, broke off, was silent for too long, or sent invalid events or too many bytes. It never ends without an error.
     pub async fn next(&mut self) -> Result<Change, Error> {
         loop {
             if let Some(change) = self.changes.pop_front() {
@@ -90,9 +104,23 @@ impl Listening {
                 Ok(Err(_)) => return Err(unavailable(&self.origin, "the stream of changes broke off")),
                 Err(_) => return Err(unavailable(&self.origin, "the stream of changes sent nothing for too long")),
             };
+            self.count(chunk.len())?;
             let read = self.parser.read(&chunk, &mut self.changes);
             read.map_err(|_| unavailable(&self.origin, "the stream of changes sends data that is not an event"))?;
         }
+    }
+}
+
+impl Listening {
+    /// Counts bytes. Otherwise a server could keep a core busy with comments.
+    fn count(&mut self, bytes: usize) -> Result<(), Error> {
+        let (began, before) = self.minute;
+        self.minute = if began.elapsed() < MINUTE { (began, before + bytes) } else { (Instant::now(), bytes) };
+        if self.minute.1 > BYTES_PER_MINUTE {
+            let problem = format!("the stream of changes sent more than {BYTES_PER_MINUTE} bytes in a minute");
+            return Err(unavailable(&self.origin, &problem));
+        }
+        Ok(())
     }
 }
 

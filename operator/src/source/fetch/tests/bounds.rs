@@ -94,6 +94,45 @@ async fn broken_compression_is_an_error() {
     assert!(matches!(Scene::at(&unasked).failure().await, Error::UpstreamUnavailable { .. }));
 }
 
+/// Creates a gzip member of this many empty blocks of DEFLATE.
+fn empty_blocks(number: usize) -> Vec<u8> {
+    let mut member: Vec<u8> = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    for _ in 0..number {
+        member.extend([0, 0, 0, 0xff, 0xff]);
+    }
+    // The last block is empty, too. The checksum and the length of no content are zero.
+    member.extend([1, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]);
+    member
+}
+
+#[tokio::test]
+async fn compressed_data_without_content_is_refused() {
+    let body = environment(SETTLED, &[]).to_string();
+    for (data, expected) in [
+        (compressed(b"").repeat(10), "data after the end of its compression"),
+        ([compressed(body.as_bytes()), compressed(b"")].concat(), "data after the end of its compression"),
+        (empty_blocks(100_000), "much larger compressed than decompressed"),
+    ] {
+        let upstream = Upstream::http(move |_, _| gzipped(data.clone())).await;
+        let error = Scene::at(&upstream).failure().await;
+        assert!(matches!(error, Error::UpstreamUnavailable { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn body_that_compression_does_not_shorten_is_read() {
+    let mut chance = fastrand::Rng::with_seed(7);
+    let who: String = std::iter::repeat_with(|| chance.alphanumeric()).take(400_000).collect();
+    let body = environment(SETTLED, &[&who]).to_string();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
+    encoder.write_all(body.as_bytes()).unwrap();
+    let data = encoder.finish().unwrap();
+    assert!(data.len() > body.len());
+    let upstream = Upstream::http(move |_, _| gzipped(data.clone())).await;
+    assert_eq!(identities(Scene::at(&upstream).fetch().await.unwrap()), [who]);
+}
+
 #[tokio::test]
 async fn slow_body_ends_with_timeout() {
     let upstream = Upstream::http(|_, _| {

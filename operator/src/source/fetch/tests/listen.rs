@@ -55,6 +55,18 @@ async fn silent_stream_is_an_error() {
 }
 
 #[tokio::test]
+async fn stream_that_sends_without_end_is_an_error() {
+    let upstream = Upstream::http(|_, _| {
+        let comments = stream::iter(std::iter::repeat_with(|| Ok::<_, Infallible>(":\n".repeat(512))));
+        Response::builder().header("content-type", "text/event-stream").body(Body::from_stream(comments)).unwrap()
+    })
+    .await;
+    let mut stream = listen(&Scene::at(&upstream), &base(&upstream)).await.unwrap();
+    let error = stream.next().await.unwrap_err().to_string();
+    assert!(error.contains("more than 65536 bytes in a minute"), "{error}");
+}
+
+#[tokio::test]
 async fn end_of_stream_is_reported() {
     let upstream = Upstream::http(|_, _| {
         Response::builder().header("content-type", "text/event-stream").body(Body::from(CHANGED)).unwrap()

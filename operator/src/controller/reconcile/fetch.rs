@@ -319,7 +319,7 @@ pub(super) fn record_read(environment: &Environment<'_>, metrics: &Metrics, sour
 fn record_full_read(environment: &Environment<'_>, fetcher: &Fetcher, metrics: &Metrics, read: &FullRead) {
     let interval = environment.spec.refresh.interval.get();
     let budget = fetcher.read_budget();
-    budget.record(&environment.uid, read, interval, Instant::now());
+    budget.record(&environment.namespace, &environment.uid, read, interval, Instant::now());
     let within = read_within(budget.rest(&environment.uid, interval), interval);
     metrics.environments.read_within(&environment.namespace, &environment.name, within);
 }

@@ -173,7 +173,7 @@ fn selecting(manager: &str, operator: &str) -> watcher::Config {
     watcher::Config::default().labels(&format!("{}{operator}{manager}", label::MANAGED_BY))
 }
 
-/// Removes the state and the metrics of deleted environments.
+/// Removes the state, the full reads and the metrics of deleted environments.
 async fn sweep(
     known: &Store<WatchedEnvironment>,
     context: &Context,
@@ -184,11 +184,12 @@ async fn sweep(
     loop {
         tokio::time::sleep(SWEEP).await;
         let alive = known.state();
-        let uids = alive.iter().filter_map(|environment| environment.uid()).map(Uid).collect();
+        let uids: HashSet<Uid> = alive.iter().filter_map(|environment| environment.uid()).map(Uid).collect();
         let names: HashSet<NamespacedName> =
             alive.iter().map(|environment| NamespacedName::of(environment.as_ref())).collect();
         let is_there = |namespace: &str, name: &str| names.contains(&NamespacedName::new(namespace, name));
         context.states.retain(&uids, is_there);
+        context.fetcher.read_budget().retain(scope, |uid| uids.contains(&Uid(uid.to_owned())));
         context.publisher.retain(is_there);
         metrics.environments.retain(scope, is_there);
         let read = alive.iter().flat_map(|environment| read_by(environment)).collect();

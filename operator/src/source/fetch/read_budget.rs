@@ -2,8 +2,9 @@
 //!
 //! Some changes of an environment do not move its `updated_at`, so `If-Modified-Since` does not find them. A full read
 //! does: a fetch without a condition, or with the entity tag of a server that sends one. A full read costs the server
-//! bytes and time, so the full reads of all environments share a budget for each server. Environments that need less
-//! than their share get what they need; the others get equal rates, so larger documents are read less often.
+//! bytes and time, so the full reads of all environments share a budget for each server. Namespaces that need less than
+//! their share get what they need; the others get equal shares. The environments of a namespace divide its share in the
+//! same way, so larger documents are read less often. Other namespaces get no less, however many environments it has.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,10 +22,13 @@ pub const REST_MAX: Duration = Duration::from_secs(600);
 pub const BYTES_PER_MINUTE: usize = 512 << 20;
 /// Time of requests that full reads take from one server in a minute: on average two of the eight concurrent requests.
 const TIME_PER_MINUTE: Duration = Duration::from_secs(120);
+/// Cost of the full reads of a minute: costs are shares of the budget.
+const BUDGET: f64 = 1.0;
 /// Age at which a full read no longer counts. Every environment that is polled more often than this has a younger one.
+/// Full reads of deleted environments stop to count earlier.
 const FORGOTTEN: Duration = Duration::from_secs(1800);
 
-/// Longest time for which the fair rate of a server does not follow new reads.
+/// Longest time for which the fair rates of a server do not follow new reads.
 const RATE_AGE: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -47,17 +51,24 @@ impl FullRead {
     }
 }
 
-/// Full reads of all environments, by UID, and the fair rate of each server.
+/// Full reads of all environments, by UID, and the fair rates of each server.
 #[derive(Debug, Default)]
 pub struct ReadBudget(Mutex<Content>);
 
 #[derive(Debug, Default)]
 struct Content {
-    /// Server of each environment, by UID.
-    origins: HashMap<Arc<str>, Origin>,
+    /// Place of the demand of each environment, by UID.
+    places: HashMap<Arc<str>, Place>,
     servers: HashMap<Origin, Server>,
     /// Time of the last removal of old demands.
     swept: Option<Instant>,
+}
+
+/// Server and namespace of an environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    origin: Origin,
+    namespace: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -72,22 +83,30 @@ struct Demand {
 /// The demands of one server.
 #[derive(Debug)]
 struct Server {
-    /// Demands by the UID of the environment.
-    demands: HashMap<Arc<str>, Demand>,
-    /// Largest cost per minute that one environment may have, of the demands at `computed`.
-    rate: f64,
-    /// Time of the last demand that `rate` was computed from. `None` before the first computation.
+    /// Namespaces that have demands.
+    namespaces: HashMap<Arc<str>, Namespace>,
+    /// Time of the last demand that the fair rates were computed from. `None` makes the next use compute them.
     computed: Option<Instant>,
     /// Time of the last demand.
     changed: Instant,
 }
 
+/// The demands of one namespace at one server.
+#[derive(Debug)]
+struct Namespace {
+    /// Demands by the UID of the environment.
+    demands: HashMap<Arc<str>, Demand>,
+    /// Largest cost per minute that one environment may have, of the demands at the server's `computed`.
+    rate: f64,
+}
+
 impl ReadBudget {
     /// Records a full read of the environment with this UID, which is polled at this interval.
-    pub fn record(&self, uid: &str, read: &FullRead, interval: Duration, now: Instant) {
+    pub fn record(&self, namespace: &str, uid: &str, read: &FullRead, interval: Duration, now: Instant) {
         let cost = read.cost();
         let rate = cost / minutes(rest_without_budget(interval));
-        self.0.lock().insert(uid.into(), &read.origin, Demand { cost, rate, read_at: now });
+        let place = Place { origin: read.origin.clone(), namespace: namespace.into() };
+        self.0.lock().insert(uid.into(), place, Demand { cost, rate, read_at: now });
     }
 
     /// Returns the shortest time between two full reads of the environment.
@@ -96,69 +115,108 @@ impl ReadBudget {
         let natural = rest_without_budget(interval);
         let mut content = self.0.lock();
         let mut fair = || {
-            let server = content.server_of(uid)?;
-            let rate = server.fair_rate();
-            let demand = server.demands.get(uid)?;
-            (demand.rate > rate).then(|| MINUTE.mul_f64((demand.cost / rate).min(minutes(REST_MAX))))
+            let (server, namespace) = content.server_of(uid)?;
+            server.compute_rates();
+            let namespace = server.namespaces.get(namespace)?;
+            let demand = namespace.demands.get(uid)?;
+            let is_beyond = demand.rate > namespace.rate;
+            is_beyond.then(|| MINUTE.mul_f64((demand.cost / namespace.rate).min(minutes(REST_MAX))))
         };
         fair().map_or(natural, |rest| rest.max(natural))
     }
 
     /// Returns the shortest time between two reads of the environment that webhooks cause. These reads have a budget of
-    /// the same size, which the environments of a server share equally. Zero if the cost of a read is not known yet.
+    /// the same size, which the namespaces of a server share equally, and so do the environments of a namespace with its
+    /// share. Zero if the cost of a read is not known yet.
     #[must_use]
     pub fn webhook_rest(&self, uid: &str) -> Duration {
         let mut content = self.0.lock();
-        let Some(server) = content.server_of(uid) else { return Duration::ZERO };
-        let Some(demand) = server.demands.get(uid) else { return Duration::ZERO };
-        MINUTE.mul_f64((demand.cost * server.demands.len() as f64).min(minutes(REST_MAX)))
+        let mut fair = || {
+            let (server, namespace) = content.server_of(uid)?;
+            let demands = &server.namespaces.get(namespace)?.demands;
+            let shares = server.namespaces.len() * demands.len();
+            Some(MINUTE.mul_f64((demands.get(uid)?.cost * shares as f64).min(minutes(REST_MAX))))
+        };
+        fair().unwrap_or_default()
+    }
+
+    /// Forgets the full reads of the environments in this namespace, or in all namespaces, for which `is_there` (UID)
+    /// returns false.
+    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&str) -> bool) {
+        let is_outside = |namespace: &str| scope.is_some_and(|scope| scope != namespace);
+        self.0.lock().retain(|namespace, uid, _| is_outside(namespace) || is_there(uid));
     }
 }
 
 impl Content {
-    fn insert(&mut self, uid: Arc<str>, origin: &Origin, demand: Demand) {
+    fn insert(&mut self, uid: Arc<str>, place: Place, demand: Demand) {
         let now = demand.read_at;
-        if let Some(former) = self.origins.insert(Arc::clone(&uid), origin.clone()).filter(|former| former != origin)
-            && let Some(server) = self.servers.get_mut(&former)
-        {
-            server.demands.remove(&uid);
+        if let Some(former) = self.places.insert(Arc::clone(&uid), place.clone()).filter(|former| *former != place) {
+            self.remove(&uid, &former);
         }
-        let new = || Server { demands: HashMap::new(), rate: f64::INFINITY, computed: None, changed: now };
-        let server = self.servers.entry(origin.clone()).or_insert_with(new);
-        server.demands.insert(uid, demand);
+        let new = || Server { namespaces: HashMap::new(), computed: None, changed: now };
+        let server = self.servers.entry(place.origin).or_insert_with(new);
         server.changed = now;
+        let new = || Namespace { demands: HashMap::new(), rate: f64::INFINITY };
+        server.namespaces.entry(place.namespace).or_insert_with(new).demands.insert(uid, demand);
         if self.swept.is_none_or(|swept| now.duration_since(swept) >= MINUTE) {
             self.swept = Some(now);
-            self.sweep(now);
+            self.retain(|_, _, demand| now.duration_since(demand.read_at) < FORGOTTEN);
         }
     }
 
-    /// Forgets old demands, and servers without demands.
-    fn sweep(&mut self, now: Instant) {
+    /// Removes the demand of an environment, and its namespace and its server if they have no other one.
+    fn remove(&mut self, uid: &str, place: &Place) {
+        let Some(server) = self.servers.get_mut(&place.origin) else { return };
+        let Some(namespace) = server.namespaces.get_mut(&place.namespace) else { return };
+        namespace.demands.remove(uid);
+        if namespace.demands.is_empty() {
+            server.namespaces.remove(&place.namespace);
+        }
+        if server.namespaces.is_empty() {
+            self.servers.remove(&place.origin);
+        }
+    }
+
+    /// Forgets the demands for which `keep` (namespace, UID, demand) returns false, and namespaces and servers without
+    /// demands.
+    fn retain(&mut self, keep: impl Fn(&str, &str, &Demand) -> bool) {
         for server in self.servers.values_mut() {
-            server.demands.retain(|_, demand| now.duration_since(demand.read_at) < FORGOTTEN);
+            for (name, namespace) in &mut server.namespaces {
+                namespace.demands.retain(|uid, demand| keep(name, uid, demand));
+            }
+            server.namespaces.retain(|_, namespace| !namespace.demands.is_empty());
+            server.computed = None;
         }
-        self.servers.retain(|_, server| !server.demands.is_empty());
-        let is_there = |uid: &Arc<str>, origin: &Origin| {
-            self.servers.get(origin).is_some_and(|server| server.demands.contains_key(uid))
-        };
-        self.origins.retain(|uid, origin| is_there(uid, origin));
+        self.servers.retain(|_, server| !server.namespaces.is_empty());
+        let servers = &self.servers;
+        self.places.retain(|uid, place| {
+            let namespace = servers.get(&place.origin).and_then(|server| server.namespaces.get(&place.namespace));
+            namespace.is_some_and(|namespace| namespace.demands.contains_key(uid))
+        });
     }
 
-    fn server_of(&mut self, uid: &str) -> Option<&mut Server> {
-        self.servers.get_mut(self.origins.get(uid)?)
+    /// Returns the server and the namespace of an environment.
+    fn server_of(&mut self, uid: &str) -> Option<(&mut Server, &str)> {
+        let Place { origin, namespace } = self.places.get(uid)?;
+        Some((self.servers.get_mut(origin)?, namespace))
     }
 }
 
 impl Server {
-    /// Returns the fair rate. It follows demands within [`RATE_AGE`]: a computation looks at all of them, so one for each
-    /// demand would take time that grows with the square of their number.
-    fn fair_rate(&mut self) -> f64 {
-        if self.computed.is_none_or(|computed| self.changed.duration_since(computed) >= RATE_AGE) {
-            self.computed = Some(self.changed);
-            self.rate = fair_rate(&self.demands.values().map(|demand| demand.rate).collect::<Vec<f64>>());
+    /// Computes the fair rates if they are too old. They follow demands within [`RATE_AGE`]: a computation looks at all of
+    /// them, so one for each demand would take time that grows with the square of their number.
+    fn compute_rates(&mut self) {
+        if self.computed.is_some_and(|computed| self.changed.duration_since(computed) < RATE_AGE) {
+            return;
         }
-        self.rate
+        self.computed = Some(self.changed);
+        let rates = |namespace: &Namespace| namespace.demands.values().map(|demand| demand.rate).collect::<Vec<f64>>();
+        let sums: Vec<f64> = self.namespaces.values().map(|namespace| rates(namespace).iter().sum::<f64>()).collect();
+        let share = fair_rate(&sums, BUDGET);
+        for namespace in self.namespaces.values_mut() {
+            namespace.rate = fair_rate(&rates(namespace), share);
+        }
     }
 }
 
@@ -180,9 +238,9 @@ fn minutes(time: Duration) -> f64 {
     time.as_secs_f64() / MINUTE.as_secs_f64()
 }
 
-/// Returns the largest rate that one environment may have so that all together stay within one budget. Infinite if the
-/// budget covers all demands.
-fn fair_rate(demands: &[f64]) -> f64 {
+/// Returns the largest rate that each of these demands may have so that all together stay within the budget. Infinite if
+/// the budget covers all demands.
+fn fair_rate(demands: &[f64], budget: f64) -> f64 {
     let mut rate = 0.0;
     loop {
         let within: Vec<f64> = demands.iter().copied().filter(|demand| *demand <= rate).collect();
@@ -191,7 +249,7 @@ fn fair_rate(demands: &[f64]) -> f64 {
             return f64::INFINITY;
         }
         // Demands within the rate leave a part of their share to the others, so the rate grows until it is fair.
-        let next = (1.0 - within.iter().sum::<f64>()) / beyond as f64;
+        let next = (budget - within.iter().sum::<f64>()) / beyond as f64;
         if next <= rate {
             return rate;
         }
@@ -212,7 +270,7 @@ mod tests {
     #[test]
     fn environment_within_budget_is_read_within_a_minute_at_any_interval_up_to_50_seconds() {
         let budget = ReadBudget::default();
-        budget.record("a", &read(5 << 20, Duration::from_millis(300)), INTERVAL, Instant::now());
+        budget.record("shop", "a", &read(5 << 20, Duration::from_millis(300)), INTERVAL, Instant::now());
         assert_eq!(budget.rest("a", INTERVAL), Duration::from_secs(27), "every poll is a full read");
         for seconds in 1..=50 {
             let interval = Duration::from_secs(seconds);
@@ -228,10 +286,10 @@ mod tests {
         let budget = ReadBudget::default();
         let now = Instant::now();
         for number in 0..900 {
-            budget.record(&format!("small {number}"), &read(20 << 10, Duration::ZERO), INTERVAL, now);
+            budget.record("shop", &format!("small {number}"), &read(20 << 10, Duration::ZERO), INTERVAL, now);
         }
         for number in 0..100 {
-            budget.record(&format!("large {number}"), &read(5 << 20, Duration::ZERO), INTERVAL, now);
+            budget.record("shop", &format!("large {number}"), &read(5 << 20, Duration::ZERO), INTERVAL, now);
         }
         assert_eq!(budget.rest("small 7", INTERVAL), Duration::from_secs(27));
         let rest = budget.rest("large 7", INTERVAL);
@@ -245,13 +303,13 @@ mod tests {
         let budget = ReadBudget::default();
         let now = Instant::now();
         for number in 0..100 {
-            budget.record(&number.to_string(), &read(1000, Duration::from_secs(2)), INTERVAL, now);
+            budget.record("shop", &number.to_string(), &read(1000, Duration::from_secs(2)), INTERVAL, now);
         }
         let rest = budget.rest("7", INTERVAL);
         // 200 s of requests at 120 s a minute.
         assert!(rest > Duration::from_secs(99) && rest < Duration::from_secs(101), "{rest:?}");
         let other = FullRead { origin: "https://other.test".parse().unwrap(), ..read(1000, Duration::ZERO) };
-        budget.record("other", &other, INTERVAL, now);
+        budget.record("shop", "other", &other, INTERVAL, now);
         assert_eq!(budget.rest("other", INTERVAL), Duration::from_secs(27), "another server is not affected");
     }
 
@@ -260,18 +318,19 @@ mod tests {
         let budget = ReadBudget::default();
         let now = Instant::now();
         assert_eq!(budget.webhook_rest("unknown"), Duration::ZERO);
-        budget.record("alone", &read(20 << 10, Duration::from_millis(20)), INTERVAL, now);
+        budget.record("shop", "alone", &read(20 << 10, Duration::from_millis(20)), INTERVAL, now);
         let rest = budget.webhook_rest("alone");
         assert!(rest <= Duration::from_millis(10), "a small document has no pause of its own: {rest:?}");
         for number in 0..9 {
-            budget.record(&number.to_string(), &read(64 << 20, Duration::ZERO), INTERVAL, now);
+            budget.record("shop", &number.to_string(), &read(64 << 20, Duration::ZERO), INTERVAL, now);
         }
         let elsewhere = FullRead { origin: "https://other.test".parse().unwrap(), ..read(64 << 20, Duration::ZERO) };
-        budget.record("elsewhere", &elsewhere, INTERVAL, now);
+        budget.record("shop", "elsewhere", &elsewhere, INTERVAL, now);
         // Ten environments share the server, and each may take 51.2 MiB a minute.
         assert_eq!(budget.webhook_rest("7"), Duration::from_secs(75));
         assert_eq!(budget.webhook_rest("elsewhere"), Duration::from_millis(7_500));
         budget.record(
+            "shop",
             "slow",
             &FullRead { origin: elsewhere.origin, ..read(1, Duration::from_secs(60)) },
             INTERVAL,
@@ -285,13 +344,13 @@ mod tests {
         let budget = ReadBudget::default();
         let now = Instant::now();
         let large = read(60 << 20, Duration::ZERO);
-        budget.record("0", &large, INTERVAL, now);
+        budget.record("shop", "0", &large, INTERVAL, now);
         assert_eq!(budget.rest("0", INTERVAL), Duration::from_secs(27));
         for number in 1..100 {
-            budget.record(&number.to_string(), &large, INTERVAL, now + RATE_AGE / 2);
+            budget.record("shop", &number.to_string(), &large, INTERVAL, now + RATE_AGE / 2);
         }
         assert_eq!(budget.rest("0", INTERVAL), Duration::from_secs(27), "the rate is not computed for each read");
-        budget.record("100", &large, INTERVAL, now + RATE_AGE);
+        budget.record("shop", "100", &large, INTERVAL, now + RATE_AGE);
         assert_eq!(budget.rest("0", INTERVAL), REST_MAX);
     }
 
@@ -300,18 +359,74 @@ mod tests {
         let budget = ReadBudget::default();
         let now = Instant::now();
         for number in 0..1000 {
-            budget.record(&number.to_string(), &read(60 << 20, Duration::ZERO), INTERVAL, now);
+            budget.record("shop", &number.to_string(), &read(60 << 20, Duration::ZERO), INTERVAL, now);
         }
         assert_eq!(budget.rest("7", INTERVAL), REST_MAX);
         let later = now + FORGOTTEN;
-        budget.record("7", &read(60 << 20, Duration::ZERO), INTERVAL, later);
+        budget.record("shop", "7", &read(60 << 20, Duration::ZERO), INTERVAL, later);
         assert_eq!(budget.rest("7", INTERVAL), Duration::from_secs(27), "the others are gone");
-        assert_eq!(budget.0.lock().origins.len(), 1);
+        assert_eq!(budget.0.lock().places.len(), 1);
         for number in 0..3 {
             let origin = format!("https://{number}.test").parse().unwrap();
-            budget.record("7", &FullRead { origin, ..read(1, Duration::ZERO) }, INTERVAL, later);
+            budget.record("shop", "7", &FullRead { origin, ..read(1, Duration::ZERO) }, INTERVAL, later);
         }
-        budget.record("7", &read(1, Duration::ZERO), INTERVAL, later + MINUTE);
+        budget.record("shop", "7", &read(1, Duration::ZERO), INTERVAL, later + MINUTE);
         assert_eq!(budget.0.lock().servers.len(), 1, "servers without demands are forgotten");
+    }
+
+    #[test]
+    fn namespace_with_very_many_environments_slows_only_itself() {
+        let budget = ReadBudget::default();
+        let now = Instant::now();
+        let small = read(20 << 10, Duration::from_millis(20));
+        budget.record("shop", "ours", &small, INTERVAL, now);
+        budget.record("shop", "ours, too", &small, INTERVAL, now);
+        for number in 0..9_000 {
+            budget.record("crowded", &number.to_string(), &read(20 << 10, Duration::from_millis(200)), INTERVAL, now);
+        }
+        budget.record("crowded", "9000", &small, INTERVAL, now + RATE_AGE);
+        assert_eq!(budget.rest("ours", INTERVAL), Duration::from_secs(27));
+        // Two namespaces share the budget, and each of these environments has half of a part.
+        assert_eq!(budget.webhook_rest("ours").as_millis(), 40);
+        assert_eq!(budget.webhook_rest("7"), REST_MAX);
+        // 9,000 environments share 120 s of requests a minute, less what the other namespace takes.
+        let rest = budget.rest("7", INTERVAL);
+        assert!(rest > REST_MAX.mul_f64(0.99), "{rest:?}");
+    }
+
+    #[test]
+    fn namespaces_beyond_their_share_have_equal_shares() {
+        let budget = ReadBudget::default();
+        let now = Instant::now();
+        let large = read(8 << 20, Duration::ZERO);
+        for number in 0..64 {
+            budget.record("one", &format!("one {number}"), &large, INTERVAL, now);
+        }
+        for number in 0..256 {
+            budget.record("four", &format!("four {number}"), &large, INTERVAL, now);
+        }
+        // Each namespace has 256 MiB a minute.
+        let near = |rest: Duration, seconds: f64| (rest.as_secs_f64() - seconds).abs() < 0.01;
+        let (one, four) = (budget.rest("one 7", INTERVAL), budget.rest("four 7", INTERVAL));
+        assert!(near(one, 120.0) && near(four, 480.0), "{one:?}, {four:?}");
+    }
+
+    #[test]
+    fn deleted_environments_of_scope_are_forgotten() {
+        let budget = ReadBudget::default();
+        let now = Instant::now();
+        let large = read(60 << 20, Duration::ZERO);
+        for number in 0..100 {
+            budget.record("shop", &number.to_string(), &large, INTERVAL, now);
+        }
+        budget.record("other", "elsewhere", &large, INTERVAL, now);
+        assert_eq!(budget.rest("7", INTERVAL), REST_MAX);
+        budget.retain(Some("shop"), |uid| uid == "7");
+        assert_eq!(budget.rest("7", INTERVAL), Duration::from_secs(27));
+        assert_eq!(budget.0.lock().places.len(), 2, "another namespace is not in the scope");
+        budget.retain(None, |uid| uid == "7");
+        assert_eq!(budget.0.lock().places.len(), 1);
+        budget.retain(None, |_| false);
+        assert!(budget.0.lock().servers.is_empty());
     }
 }

@@ -159,7 +159,7 @@ async fn full_reads_of_thousand_environments_stay_within_budget_of_bytes() {
             *bytes += sizes[number];
             let origin = "https://flags.test".parse().unwrap();
             let read = FullRead { origin, bytes: sizes[number], took: Duration::from_millis(5) };
-            budget.record(&number.to_string(), &read, INTERVAL, now);
+            budget.record("shop", &number.to_string(), &read, INTERVAL, now);
             // The first minutes have no rest to compare with: the budget learns the sizes from the first reads.
             if let Some(last) = source.last_content.replace(now).filter(|_| minute > 5) {
                 longest[number] = longest[number].max(now.duration_since(last));

@@ -5,7 +5,8 @@
 rustc=$1
 shift
 case " $* " in
-  *" --crate-name remora_compile "* | *" --crate-name remora_operator "* | *" --crate-name remora_sidecar "* | *" --crate-name remora_snapshot "*)
+  *" --crate-name remora_compile "* | *" --crate-name remora_operator "* | *" --crate-name remora_sidecar "* | *" --crate-name remora_snapshot "* | \
+  *" --crate-name remora_tools "*)
     set -- "$@" -Cpasses=sancov-module \
       -Cllvm-args=-sanitizer-coverage-level=4 \
       -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \

@@ -6,8 +6,9 @@
 //! The parser drops the value from messages that begin with `invalid`. This module also covers names of unknown
 //! variants and fields, and every other quoted text.
 
-/// Returns the message of the error without the values that it quotes.
 use remora_compile::document;
+
+/// Returns the message of the error without the values that it quotes.
 pub(super) fn redacted(error: &document::Error) -> String {
     match error {
         document::Error::Malformed { place, line, column, problem } => {

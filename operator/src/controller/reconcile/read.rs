@@ -1,4 +1,4 @@
-//! FetchOutcome, compile and guard steps: reads the source if a fetch is due.
+//! Fetch, compile and guard steps: reads the source if a fetch is due.
 
 use tokio::time::Instant;
 

@@ -1,7 +1,7 @@
 //! Publishes snapshots as ConfigMaps or Secrets, and restores the objects if somebody changes them. Needs the client.
 //!
 //! The publisher writes override shards first and the core last, so a core never names a shard that does not exist. A
-//! core evicted the size of an object is divided into parts, in two sets of objects that take turns. The publisher
+//! core beyond the size of an object is divided into parts, in two sets of objects that take turns. The publisher
 //! knows the published ConfigMaps from one metadata watch, so it sends no request while nothing changed; it polls
 //! Secrets. It never touches objects of other owners. It deletes objects that the core no longer names only after a
 //! grace period, because pods that have not switched yet may still read the old core.

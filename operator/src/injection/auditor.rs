@@ -22,7 +22,10 @@ use std::{
 
 use jiff::Timestamp;
 use kube::Client;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use self::metrics::AuditOutcome;
 pub use self::metrics::Metrics;
@@ -197,10 +200,11 @@ impl Auditor {
         let (Some(evictor), Some(since)) = (&self.evictor, *self.works_since.borrow()) else {
             return;
         };
-        let mut evicted = 0;
+        let (mut evicted, end) = (0, Instant::now() + PERIOD);
         for candidate in self.turns.order(choose(missing, since)) {
             // If injection has stopped working meanwhile, the replacement of an evicted pod would lack its sidecar too.
-            if evicted == EVICTIONS_MAX || self.works_since.borrow().is_none() {
+            // An API server that does not answer evictions must not delay the next audit for long.
+            if evicted == EVICTIONS_MAX || Instant::now() >= end || self.works_since.borrow().is_none() {
                 return;
             }
             let outcome = evictor.evict(&candidate).await;

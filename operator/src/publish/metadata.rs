@@ -6,7 +6,11 @@ use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::O
 use remora_snapshot::files;
 use serde_json::json;
 
-use super::{object::RELOADER_IGNORE, owner, record_bounds::RECORD_BYTES};
+use super::{
+    object::RELOADER_IGNORE,
+    owner,
+    record_bounds::{RECORD_BYTES, is_record_digest, record_digest},
+};
 use crate::{
     api::names::{EnvironmentName, FIELD_MANAGER, annotation, label},
     watched::{View, partial::PartialObject, selection::Selection},
@@ -76,7 +80,8 @@ fn is_record_read(metadata: &ObjectMeta) -> bool {
 }
 
 fn record_bytes(metadata: &ObjectMeta) -> usize {
-    owner::annotation(metadata, annotation::RECORD).map_or(0, str::len)
+    // A digest is no large part: its length is known.
+    owner::annotation(metadata, annotation::RECORD).filter(|record| !is_record_digest(record)).map_or(0, str::len)
 }
 
 impl View for Arc<ObjectMeta> {
@@ -87,7 +92,11 @@ impl View for Arc<ObjectMeta> {
     }
 
     fn without_large_part(self) -> Self {
-        Arc::new(without_record(Arc::unwrap_or_clone(self)))
+        let mut metadata = Arc::unwrap_or_clone(self);
+        if let Some(record) = metadata.annotations.as_mut().and_then(|all| all.get_mut(annotation::RECORD)) {
+            *record = record_digest(record);
+        }
+        Arc::new(metadata)
     }
 }
 
@@ -189,6 +198,10 @@ mod tests {
         }
         feed.apply_watcher_event(&Event::InitDone);
         assert_eq!((kept("noisy"), kept("shop")), (RECORDS_BYTES / RECORD_BYTES, 0));
+
+        let last = objects.get("noisy", &name(ALL - 1)).unwrap();
+        let digest = record_digest(&"x".repeat(RECORD_BYTES));
+        assert_eq!(owner::annotation(&last, annotation::RECORD), Some(digest.as_str()), "its record can be compared");
 
         // A deleted core leaves its room to another one.
         feed.apply_watcher_event(&Event::Delete(core("noisy", 0)));

@@ -9,7 +9,7 @@ use super::{
     core::{Content, Placed},
     owner::{self, Owner, is_our_apply},
     record::Record,
-    record_bounds::RECORD_BYTES,
+    record_bounds::{RECORD_BYTES, record_digest},
 };
 use crate::api::names::annotation;
 
@@ -68,6 +68,14 @@ impl<'a> Wanted<'a> {
         self.content.file == files::CORE
     }
 
+    /// True if the object has the annotations, of which only a digest of the record is known.
+    fn carries_digest(&self, found: &ObjectMeta) -> bool {
+        let Some(record) = self.annotations.get(annotation::RECORD) else { return false };
+        let mut wanted = self.annotations.clone();
+        wanted.insert(annotation::RECORD.to_owned(), record_digest(record));
+        carries(found.annotations.as_ref(), &wanted)
+    }
+
     /// Builds the metadata and the content of the object.
     pub(super) fn object(&self, owner: &Owner) -> (ObjectMeta, BTreeMap<String, ByteString>) {
         let Self { name, content, annotations } = self;
@@ -95,7 +103,7 @@ impl<'a> Wanted<'a> {
                 written_by_us_alone(found) && is_labelled && owner.is_referred_by(found)
             }
         };
-        let carries = carries(found.annotations.as_ref(), &self.annotations);
+        let carries = carries(found.annotations.as_ref(), &self.annotations) || self.carries_digest(found);
         if untouched && carries { Verdict::Current } else { Verdict::Outdated }
     }
 }

@@ -1,6 +1,7 @@
 //! Bounds of the record in a core's annotation. Kubernetes refuses an object with more than 256 KiB of annotations, and
 //! the owner of the namespace may write any record there.
 
+use remora_compile::digest::digest;
 use remora_snapshot::files;
 
 use super::record::{ArchivedRevision, Record};
@@ -13,6 +14,19 @@ const REVISIONS: usize = 64;
 const REVISION: usize = 64;
 /// Length of a digest.
 const DIGEST: usize = 64;
+
+/// Prefix of a digest that is kept in place of a record.
+const DIGEST_PREFIX: &str = "sha256:";
+
+/// Returns what is kept of a record for which its namespace has no room: enough to see that the record has not changed.
+pub(super) fn record_digest(record: &str) -> String {
+    format!("{DIGEST_PREFIX}{}", digest(record.as_bytes()))
+}
+
+/// True if the text has the form of such a digest.
+pub(super) fn is_record_digest(text: &str) -> bool {
+    text.strip_prefix(DIGEST_PREFIX).is_some_and(|digest| digest.len() == DIGEST)
+}
 
 /// Revisions that a record has no room for.
 #[derive(Debug, Default)]

@@ -4,7 +4,10 @@
 use std::time::{Duration, Instant};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use remora_operator::{api::ObjectKind, publish::File};
+use remora_operator::{
+    api::ObjectKind,
+    publish::{File, Record},
+};
 use remora_snapshot::files;
 use serde_json::{Value, json};
 
@@ -107,6 +110,29 @@ async fn surplus_objects_beyond_one_publication_are_deleted_at_next_look() {
     object["status"] = cluster.last_status();
     let (_, calls) = operator.turn(object).await;
     assert_eq!(deletions(&calls), 50);
+}
+
+/// Without the digests of their records, the cores beyond the bound would be written by each publication.
+#[tokio::test]
+async fn publication_beyond_room_for_records_writes_nothing_twice() {
+    let mut desk = Desk::new(Duration::MAX);
+    // Together, these are as many bytes as a namespace may have.
+    let record = "x".repeat(64 << 10);
+    for number in 0..64 {
+        let mut other = labelled(&format!("e{number}"), "core", b"");
+        other["metadata"]["annotations"]["remora.dev/record"] = json!(record);
+        desk.cluster.put(&other);
+    }
+    desk.cluster.observe(&mut desk.writer);
+    let published = snapshot("1", &[("core", "c")]);
+    let document = json!({"source": "s", "environment": "e", "features": 1, "segments": 0, "overrides": 0});
+    let record = json!({"publishedAt": "2026-11-20T00:00:00Z", "document": document});
+    let record: Record = serde_json::from_value(record).unwrap();
+    for expected in [1, 0] {
+        let published = desk.publisher.publish(&destination(), &published, Some(&record), &mut desk.cache).await;
+        assert_eq!(published.unwrap().written, expected);
+        desk.cluster.observe(&mut desk.writer);
+    }
 }
 
 /// Returns the shortest time of a publication beside so many labelled objects.

@@ -1,7 +1,7 @@
 //! ConfigMaps with Remora's labels that nobody published: whoever may write ConfigMaps decides how many there are, and what
 //! they carry.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use remora_operator::{
@@ -9,6 +9,7 @@ use remora_operator::{
     publish::{File, Record},
 };
 use remora_snapshot::files;
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 use super::{
@@ -135,7 +136,12 @@ async fn publication_beyond_room_for_records_writes_nothing_twice() {
     }
 }
 
-/// Returns the shortest time of a publication beside so many labelled objects.
+/// Returns the time that the current thread has used a core, which other programs do not add to.
+fn core_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
+}
+
+/// Returns the shortest time on the core of a publication beside so many labelled objects.
 async fn publication_beside(objects: usize) -> Duration {
     let mut desk = Desk::new(Duration::MAX);
     for number in 0..objects {
@@ -145,9 +151,9 @@ async fn publication_beside(objects: usize) -> Duration {
     desk.publish(&published).await.0.unwrap();
     let mut shortest = Duration::MAX;
     for _ in 0..3 {
-        let began = Instant::now();
+        let began = core_time();
         desk.publisher.publish(&destination(), &published, None, &mut desk.cache).await.unwrap();
-        shortest = shortest.min(began.elapsed());
+        shortest = shortest.min(core_time() - began);
     }
     shortest
 }

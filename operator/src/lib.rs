@@ -23,7 +23,8 @@
 //! | [`publish`] | writes snapshots to ConfigMaps or Secrets, and restores them if somebody changes them |
 //! | [`listener`] | accepts connections for the webhook, the admin port and the receiver of Flagsmith's webhooks, within bounds |
 //! | [`injection`] | adds the sidecar to pods: admission webhook or policies, certificates, self-check, auditor |
-//! | [`rollout`] | notifies pods of a published revision, asks them which revision they serve, and collects uses of flags |
+//! | [`rollout`] | notifies pods of a published revision, and asks them which revision they serve |
+//! | [`usage`] | reads the counters of used flags from the sidecars, and sends them to the source |
 //! | [`controller`] | reconciles FeatureEnvironments on the replica that holds the lease: status, Events and metrics |
 //! | [`ask`] | answers `kubectl remora`: reads the cluster with the caller's rights, edits FeatureEnvironments |
 //! | [`run`], [`cli`] | start the process: arguments, admin port, port for webhooks, signals |
@@ -49,4 +50,5 @@ pub mod rollout;
 pub mod run;
 pub mod source;
 mod tasks;
+pub mod usage;
 pub mod watched;

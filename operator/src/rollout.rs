@@ -1,5 +1,4 @@
-//! Brings a published revision to the pods: notifies them, and observes which revision they serve. Brings back how often
-//! their applications used flags.
+//! Brings a published revision to the pods: notifies them, and observes which revision they serve.
 //!
 //! | modules | what they do |
 //! |---|---|
@@ -8,7 +7,6 @@
 //! | [`sidecar`] | asks one sidecar, over its admin port |
 //! | [`nudge`], `in_progress`, `pace` | notify pods of a revision, with bounds on the writes |
 //! | [`observe`] | asks the sidecars which revision they serve, in rounds |
-//! | [`usage`] | reads the counters of used flags from the sidecars, and sends them to the source |
 
 mod in_progress;
 mod injected_pod;
@@ -18,7 +16,6 @@ mod pace;
 mod pod_lister;
 mod pods;
 pub mod sidecar;
-pub mod usage;
 mod volumes;
 
 pub use self::{

@@ -77,20 +77,20 @@ pub(super) fn staying(pods: &RunningPods, namespace: &str, environment: &Environ
 /// A pod whose sidecar serves the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injected {
-    pub(super) uid: String,
+    pub(crate) uid: String,
     pub(super) name: String,
     /// True if the pod is being deleted. Its application may go on until the grace period ends.
     pub(super) is_ending: bool,
     /// Revision that the pod was notified of last.
     pub(super) notified: Option<String>,
     /// Admin address of the sidecar, while the sidecar runs.
-    pub(super) admin: Option<SocketAddr>,
+    pub(crate) admin: Option<SocketAddr>,
     /// Capacity of the pod's volumes in bytes, if memory limits bound it.
     pub(super) capacity: Option<u128>,
     /// The volume of the environment, if the pod has one in a known layout.
     pub(super) volume: Option<Mounted>,
     /// Time at which the pod was created.
-    pub(super) created: Option<Timestamp>,
+    pub(crate) created: Option<Timestamp>,
 }
 
 /// Layout of a pod's volume, which was fixed when the pod was admitted.

@@ -67,7 +67,7 @@ impl UsageMetrics {
     }
 
     /// Counts uses.
-    pub(super) fn uses(&self, fate: Fate, uses: u64) {
+    pub(super) fn count_uses(&self, fate: Fate, uses: u64) {
         let result = match fate {
             Fate::Sent => "Sent",
             Fate::Unconfirmed => "Unconfirmed",
@@ -83,7 +83,7 @@ impl UsageMetrics {
     }
 
     /// Counts a reading.
-    pub(super) fn reading(&self, reading: Reading) {
+    pub(super) fn count_reading(&self, reading: Reading) {
         let result = match reading {
             Reading::Read => "Read",
             Reading::Silent => "Silent",
@@ -93,7 +93,7 @@ impl UsageMetrics {
     }
 
     /// Counts a request that failed.
-    pub(super) fn failure(&self, reason: Reason) {
+    pub(super) fn count_failure(&self, reason: Reason) {
         self.failures.get_or_create(&ReasonLabels { reason: reason.as_str() }).inc();
     }
 }

@@ -114,7 +114,7 @@ async fn read(
     let mut left_out = 0;
     while let Some((pod, age, answer)) = answers.next().await {
         let Some(answer) = answer else {
-            deps.metrics.reading(Reading::Silent);
+            deps.metrics.count_reading(Reading::Silent);
             continue;
         };
         let is_young = Duration::from_millis(answer.age_ms) < age;
@@ -134,9 +134,9 @@ async fn read(
             }
             Err(_) => Reading::OutOfMemory,
         };
-        deps.metrics.uses(Fate::Dropped, dropped);
+        deps.metrics.count_uses(Fate::Dropped, dropped);
         left_out += usize::from(reading == Reading::OutOfMemory);
-        deps.metrics.reading(reading);
+        deps.metrics.count_reading(reading);
     }
     ledger.retain(&all.iter().map(|pod| pod.uid.as_str()).collect::<HashSet<_>>());
     left_out
@@ -168,14 +168,14 @@ async fn send(target: &CollectionTarget, deps: &Deps, key: &KnownKey, pending: &
             sent = deps.fetcher.send_uses(namespace, &target.flagsmith, None, &batch).await;
         }
         let Err(failed) = sent else {
-            deps.metrics.uses(Fate::Sent, sum(&batch));
+            deps.metrics.count_uses(Fate::Sent, sum(&batch));
             pending.remove(&batch);
             *failures = Failures::default();
             continue;
         };
-        deps.metrics.failure(failed.error.reason());
+        deps.metrics.count_failure(failed.error.reason());
         if failed.may_have_arrived {
-            deps.metrics.uses(Fate::Unconfirmed, sum(&batch));
+            deps.metrics.count_uses(Fate::Unconfirmed, sum(&batch));
             pending.remove(&batch);
         }
         failures.count = failures.count.saturating_add(1);

@@ -126,7 +126,7 @@ fn intern(names: &mut HashMap<Arc<str>, Reserved>, memory: &Arc<Share>, name: St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{memory::Memory, rollout::usage::BYTES_MAX};
+    use crate::{memory::Memory, usage::BYTES_MAX};
 
     fn answer<const N: usize>(process: &str, flags: [(&str, u64); N]) -> Uses {
         let flags = flags.map(|(name, count)| (name.to_owned(), count)).into();

@@ -91,10 +91,10 @@ fn steps_of_reconciliation_import_no_whole_state() {
         imports.into_iter().filter(|import| import.to == whole).map(|import| import.from.join("::")).collect();
     let expected = [
         "controller::reconcile",
-        "controller::reconcile::facts",
-        "controller::reconcile::publish",
-        "controller::reconcile::read",
         "controller::reconcile::reconciliation",
+        "controller::reconcile::reconciliation::facts",
+        "controller::reconcile::reconciliation::publish",
+        "controller::reconcile::reconciliation::tasks",
         "controller::reconcile::watches",
     ];
     assert_eq!(importers, expected.map(str::to_owned).into());

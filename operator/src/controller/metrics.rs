@@ -17,8 +17,8 @@ use prometheus_client::{
 pub use self::environment::EnvironmentMetrics;
 use crate::{
     api::Reason,
-    rollout::usage::metrics::UsageMetrics,
     source::{realtime::metrics::RealtimeMetrics, receiver::metrics::ReceiverMetrics},
+    usage::metrics::UsageMetrics,
 };
 
 /// Upper bounds of the histogram's buckets in seconds: from an unchanged object, which is compared in memory, to a
@@ -244,8 +244,8 @@ mod tests {
         let metrics = Metrics::default();
         let has = |name: &str| metrics.text().unwrap().contains(&format!("environment=\"{name}\""));
         for name in ["storefront", "search"] {
-            metrics.environments.fetched("shop", name, 1_800_000_000.0);
-            metrics.environments.condition("shop", name, "Ready", true);
+            metrics.environments.set_fetched("shop", name, 1_800_000_000.0);
+            metrics.environments.set_condition("shop", name, "Ready", true);
         }
         metrics.environments.retain(Some("other"), |_, _| false);
         assert!(has("storefront") && has("search"), "the watch of another namespace does not know them");

@@ -2,65 +2,47 @@
 //!
 //! | step | file | what it does |
 //! |---|---|---|
-//! | receive | `receive` | registers the environment for webhooks |
+//! | receive | `background/receive` | registers the environment for webhooks |
 //! | observe | `observe` | reads which revision the cluster has |
-//! | fetch | `fetch`, `refresh` | decides whether a fetch is due or requested, and fetches the document |
-//! | compile | `compile` | compiles the document in a child process |
-//! | guard | `guard` | accepts the snapshot, or holds it back until a person approves it |
-//! | recover | `recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
-//! | choose | `choose` | selects the newest, the pinned, or the last good snapshot |
-//! | fit | `fit` | withholds the selected snapshot while running pods have no room for its core |
-//! | apply | `apply` | publishes the selected snapshot, and archives the one that it replaces |
-//! | withdraw | `withdraw` | deletes objects that no pod mounts any more |
-//! | notify | `rollout` | notifies pods of the revision |
-//! | observe pods | `rollout` | starts the task that asks pods which revision they serve, and reads its latest counts |
-//! | listen | `listen` | starts the task that follows the stream of changes |
-//! | collect | `collect` | starts the task that sends the uses of flags to the source |
+//! | fetch | `read/fetch`, `read/refresh` | decides whether a fetch is due or requested, and fetches the document |
+//! | compile | `read/compile` | compiles the document in a child process |
+//! | guard | `accept`, `guard` | accepts the snapshot, or holds it back until a person approves it |
+//! | recover | `publish/recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
+//! | choose | `publish/choose` | selects the newest, the pinned, or the last good snapshot |
+//! | fit | `publish/fit` | withholds the selected snapshot while running pods have no room for its core |
+//! | apply | `publish/apply` | publishes the selected snapshot, and archives the one that it replaces |
+//! | withdraw | `publish/withdraw` | deletes objects that no pod mounts any more |
+//! | notify | `publish/notify` | notifies pods of the revision |
+//! | observe pods | `background/observe_pods` | starts the task that asks pods which revision they serve, and reads its latest counts |
+//! | listen | `background/listen` | starts the task that follows the stream of changes |
+//! | collect | `background/collect` | starts the task that sends the uses of flags to the source |
 //! | report | `report` | writes the status, and an Event for each change of it |
 //!
-//! `reconciliation` runs the steps in this order, those from fetch to guard by `read`, and those from choose to notify by
-//! `publish`. `facts` collects what they return (`outcome`) for the report. The state between two reconciliations is a
-//! value for each step that needs one (`state`). While a source or a compilation is slow, `restore` restores published
-//! objects. `watches` makes the streams of objects that cause reconciliations.
+//! `reconciliation` runs the steps in this order, and collects what they return as the facts of the report. The state
+//! between two reconciliations is a value for each step that needs one (`state`). While a source or a compilation is slow,
+//! `publish/restore` restores published objects. `watches` makes the streams of objects that cause reconciliations.
 //!
 //! A failure of any step leaves the published snapshot as it is. The step is retried with a growing back-off. A
 //! published object that somebody deletes or alters is restored at once from memory, without the source or the
 //! compiler.
 
-mod apply;
-mod choose;
-mod collect;
-mod compile;
+mod accept;
+mod background;
 mod desired;
 mod environment;
-mod environment_object;
 mod error;
-mod facts;
-mod fetch;
-mod first_pass;
-mod fit;
 mod guard;
-mod listen;
 mod memory;
 mod namespace_bound;
 mod observe;
-mod outcome;
 mod publish;
 mod read;
-mod receive;
 mod reconciliation;
-mod recover;
-mod referrers;
-mod refresh;
 mod report;
-mod restore;
-mod rollout;
 mod schedule;
-mod served;
 mod shared;
 mod state;
 mod watches;
-mod withdraw;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -85,13 +67,14 @@ use crate::{
     controller::{metrics::Metrics, report::Reports},
     memory::Memory,
     publish::{Objects, Publisher},
-    rollout::{PodLister, RunningPods, nudge::Nudger, observe::Observer, usage::Collector},
+    rollout::{PodLister, RunningPods, nudge::Nudger, observe::Observer},
     source::{
         fetch::Fetcher,
         realtime::Streams,
         receiver::WebhookReceiver,
         trigger::{TriggerRequest, TriggerSender},
     },
+    usage::Collector,
 };
 
 /// State that all reconciliations share.

@@ -4,6 +4,7 @@
 
 mod conditions;
 mod events;
+mod facts;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,8 @@ use serde_json::json;
 
 pub use self::{
     conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
-    status::{Contents, Facts, Failure, FetchOutcome, Pin, Publication, follow},
+    facts::{Contents, Facts, Failure, FetchOutcome, Pin, Publication, TaskStates, WorkOutcome},
+    status::follow,
 };
 use crate::{
     api::{

@@ -148,7 +148,7 @@ impl Auditor {
                     error.outcome()
                 }
             };
-            self.metrics.audited(outcome);
+            self.metrics.count_audit(outcome);
             let began = async {
                 // An error means that the self-check has ended: only the interval starts the next audit then.
                 if self.works_since.wait_for(Option::is_none).await.is_err()
@@ -189,7 +189,7 @@ impl Auditor {
         self.verdicts = verdicts;
         let uids: HashSet<&str> = missing.iter().map(|(candidate, _)| candidate.uid.as_str()).collect();
         self.reported.retain(|uid| uids.contains(uid.as_str()));
-        self.metrics.missing(missing.iter().map(|(candidate, _)| candidate.namespace.as_str()));
+        self.metrics.set_missing(missing.iter().map(|(candidate, _)| candidate.namespace.as_str()));
         let evictable = missing.into_iter().filter(|(_, evictable)| *evictable).map(|(candidate, _)| candidate);
         self.evict(evictable.collect()).await;
         Ok(())
@@ -209,7 +209,7 @@ impl Auditor {
             }
             let outcome = evictor.evict(&candidate).await;
             self.turns.record(&candidate);
-            self.metrics.evicted(outcome);
+            self.metrics.count_eviction(outcome);
             if outcome == EvictionOutcome::Evicted {
                 evicted += 1;
                 self.events.report_eviction(&candidate).await;

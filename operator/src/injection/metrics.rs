@@ -114,23 +114,23 @@ impl Metrics {
     }
 
     /// Counts one answered request and its duration.
-    pub(crate) fn answered(&self, labels: &Labels, took: Duration) {
+    pub(crate) fn count_answer(&self, labels: &Labels, took: Duration) {
         self.requests.get_or_create(labels).inc();
         self.duration.observe(took.as_secs_f64());
     }
 
     /// Sets the expiry of the serving certificate, in seconds since 1970.
-    pub(crate) fn certificate_expires(&self, at: i64) {
+    pub(crate) fn set_certificate_expiry(&self, at: i64) {
         self.certificate_expiry.set(seconds(at));
     }
 
     /// Sets the expiry of the CA, in seconds since 1970.
-    pub(crate) fn ca_expires(&self, at: i64) {
+    pub(crate) fn set_ca_expiry(&self, at: i64) {
         self.ca_expiry.set(seconds(at));
     }
 
     /// Counts a failed attempt to check or renew the certificates.
-    pub(crate) fn certificates_failed(&self) {
+    pub(crate) fn count_certificate_failure(&self) {
         self.certificate_failures.inc();
     }
 }

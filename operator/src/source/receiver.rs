@@ -143,7 +143,7 @@ impl WebhookReceiver {
     /// Checks a webhook, and wakes the environments whose secret signs its body: `name`, or all of the namespace.
     pub fn receive(&self, namespace: &str, name: Option<&str>, signature: Option<&str>, body: &[u8]) -> Verdict {
         let verdict = self.verdict(namespace, name, signature, body);
-        self.0.metrics.received(verdict);
+        self.0.metrics.count_received(verdict);
         verdict
     }
 

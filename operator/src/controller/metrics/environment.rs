@@ -108,43 +108,43 @@ impl EnvironmentMetrics {
     }
 
     /// Records a successful fetch, in seconds since 1970.
-    pub fn fetched(&self, namespace: &str, environment: &str, at: f64) {
+    pub fn set_fetched(&self, namespace: &str, environment: &str, at: f64) {
         self.last_fetch.get_or_create(&self.labels(namespace, environment)).set(at);
     }
 
     /// Records the size of a fetched document in bytes.
-    pub fn document(&self, namespace: &str, environment: &str, bytes: usize) {
+    pub fn set_document_bytes(&self, namespace: &str, environment: &str, bytes: usize) {
         self.document_bytes.get_or_create(&self.labels(namespace, environment)).set(count(bytes));
     }
 
     /// Records the longest time between two full reads of the document.
-    pub fn read_within(&self, namespace: &str, environment: &str, within: Duration) {
+    pub fn set_read_within(&self, namespace: &str, environment: &str, within: Duration) {
         self.read_within.get_or_create(&self.labels(namespace, environment)).set(within.as_secs_f64());
     }
 
     /// Records the number of findings in a compiled document.
-    pub fn compiled(&self, namespace: &str, environment: &str, findings: usize) {
+    pub fn set_findings(&self, namespace: &str, environment: &str, findings: usize) {
         self.findings.get_or_create(&self.labels(namespace, environment)).set(count(findings));
     }
 
     /// Records the size of the published snapshot in bytes.
-    pub fn published(&self, namespace: &str, environment: &str, bytes: usize) {
+    pub fn set_published_bytes(&self, namespace: &str, environment: &str, bytes: usize) {
         self.snapshot_bytes.get_or_create(&self.labels(namespace, environment)).set(count(bytes));
     }
 
     /// Counts the flags that a publication changed.
-    pub fn changed(&self, namespace: &str, environment: &str, flags: i64) {
+    pub fn count_changed_flags(&self, namespace: &str, environment: &str, flags: i64) {
         let flags = u64::try_from(flags).unwrap_or_default();
         self.changed_flags.get_or_create(&self.labels(namespace, environment)).inc_by(flags);
     }
 
     /// Records whether the newest document is held back.
-    pub fn held(&self, namespace: &str, environment: &str, held: bool) {
+    pub fn set_held(&self, namespace: &str, environment: &str, held: bool) {
         self.held.get_or_create(&self.labels(namespace, environment)).set(i64::from(held));
     }
 
     /// Records whether a condition is True. An unknown condition is ignored.
-    pub fn condition(&self, namespace: &str, environment: &str, condition: &str, is_true: bool) {
+    pub fn set_condition(&self, namespace: &str, environment: &str, condition: &str, is_true: bool) {
         if let Some(condition) = CONDITIONS.into_iter().find(|known| *known == condition) {
             let Labels { namespace, environment } = self.labels(namespace, environment);
             let labels = ConditionLabels { namespace, environment, condition };
@@ -153,7 +153,7 @@ impl EnvironmentMetrics {
     }
 
     /// Records the latest counts of pods by what they serve.
-    pub fn pods(&self, namespace: &str, environment: &str, pods: &Pods) {
+    pub fn set_pods(&self, namespace: &str, environment: &str, pods: &Pods) {
         for (state, count) in STATES.into_iter().zip([pods.current, pods.behind, pods.silent]) {
             let Labels { namespace, environment } = self.labels(namespace, environment);
             self.pods.get_or_create(&PodLabels { namespace, environment, state }).set(count);

@@ -66,23 +66,23 @@ fn operator() -> String {
     }
     metrics.set_leading(true);
     let environments = &metrics.environments;
-    environments.fetched("shop", "storefront", 1.0);
-    environments.document("shop", "storefront", 1);
-    environments.read_within("shop", "storefront", Duration::from_secs(33));
-    environments.compiled("shop", "storefront", 1);
-    environments.published("shop", "storefront", 1);
-    environments.held("shop", "storefront", true);
-    environments.pods("shop", "storefront", &Pods::default());
+    environments.set_fetched("shop", "storefront", 1.0);
+    environments.set_document_bytes("shop", "storefront", 1);
+    environments.set_read_within("shop", "storefront", Duration::from_secs(33));
+    environments.set_findings("shop", "storefront", 1);
+    environments.set_published_bytes("shop", "storefront", 1);
+    environments.set_held("shop", "storefront", true);
+    environments.set_pods("shop", "storefront", &Pods::default());
     for condition in ["Accepted", "Fetched", "Published", "Ready", "Stale"] {
-        environments.condition("shop", "storefront", condition, true);
+        environments.set_condition("shop", "storefront", condition, true);
     }
-    let _connected = metrics.realtime.connected();
-    metrics.realtime.change();
-    metrics.realtime.failure(Reason::UpstreamUnavailable);
+    let _connected = metrics.realtime.begin_connection();
+    metrics.realtime.count_change();
+    metrics.realtime.count_failure(Reason::UpstreamUnavailable);
     let webhook = metrics.register_part(webhook::Metrics::register);
-    webhook.answered(&webhook::Outcome::Injected.labels(), Duration::ZERO);
+    webhook.count_answer(&webhook::Outcome::Injected.labels(), Duration::ZERO);
     let _ = metrics.register_part(self_check::Metrics::register);
-    metrics.register_part(auditor::Metrics::register).missing(["shop"].into_iter());
+    metrics.register_part(auditor::Metrics::register).set_missing(["shop"].into_iter());
     metrics.text().unwrap()
 }
 

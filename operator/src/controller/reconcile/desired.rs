@@ -1,16 +1,14 @@
 //! State of the publication: the snapshot to publish, and the back-off after failures.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::Instant;
 
 use super::observe::Observed;
 use crate::{
     api::{ObjectKind, PastRevision},
     controller::report::{Failure, Pin},
-    guard::GuardBaseline,
     publish::{ArchivedRevision, Record, Snapshot, WriteCache},
 };
 
@@ -134,42 +132,6 @@ impl Desired {
         })
         .collect()
     }
-}
-
-/// Builds the record of the chosen snapshot from the record `before`. `is_same` is true if the chosen revision is the
-/// one of `before`; `accepted` summarizes the document that was accepted last. Dropped revisions stay in the record until
-/// their copies are deleted: a process that ends before leaves them to the next one.
-pub(super) fn record(before: Option<Record>, accepted: Option<&GuardBaseline>, is_same: bool) -> Option<Record> {
-    match (before, accepted) {
-        // The snapshot stays published since the same time, so the record is not written again only for a newer time.
-        (Some(before), Some(accepted)) if is_same && !before.document.has_source_of(accepted) => {
-            Some(Record { document: accepted.clone(), ..before })
-        }
-        (Some(before), _) if is_same => Some(before),
-        (before, accepted) => {
-            let (document, history, dropped, archived_in_other_kind) = match before {
-                Some(Record { document, history, dropped, archived_in_other_kind, .. }) => {
-                    (accepted.cloned().unwrap_or(document), history, dropped, archived_in_other_kind)
-                }
-                None => (accepted?.clone(), Vec::new(), Vec::new(), Vec::new()),
-            };
-            Some(Record {
-                published_at: Time(this_second()),
-                document,
-                changes: None,
-                history,
-                dropped,
-                archived_in_other_kind,
-                files: BTreeMap::new(), // those of the chosen snapshot, which is not known here
-            })
-        }
-    }
-}
-
-/// Returns the current time in whole seconds, the precision in which the API server stores times.
-fn this_second() -> Timestamp {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
 #[cfg(test)]

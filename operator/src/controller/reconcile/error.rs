@@ -22,7 +22,7 @@ pub enum Error {
     Prune(#[from] prune::Error),
     /// The source returned no document.
     #[error(transparent)]
-    Fetch(#[from] fetch::Error),
+    Fetch(Box<fetch::Error>),
     /// The document cannot be compiled.
     #[error(transparent)]
     Compile(#[from] compiler::Error),
@@ -32,6 +32,12 @@ pub enum Error {
     /// The status does not say yet what is about to be published.
     #[error(transparent)]
     Report(#[from] report::Error),
+}
+
+impl From<fetch::Error> for Error {
+    fn from(error: fetch::Error) -> Self {
+        Self::Fetch(Box::new(error))
+    }
 }
 
 impl Error {
@@ -68,11 +74,19 @@ impl Error {
         match self {
             Self::Name(_) | Self::Prune(_) => FetchOutcome::NotAccepted(self.to_failure()),
             Self::Fetch(error) if error.is_fault_of_spec() => FetchOutcome::NotAccepted(self.to_failure()),
-            Self::Fetch(_) | Self::Compile(compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages) => {
-                FetchOutcome::Failed(self.to_failure())
+            _ if self.is_of_document() => FetchOutcome::Done,
+            _ => FetchOutcome::Failed(self.to_failure()),
+        }
+    }
+
+    /// True if the source returned a document, and the failure is of a later step.
+    pub(super) fn is_of_document(&self) -> bool {
+        match self {
+            Self::Compile(error) => {
+                !matches!(error, compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages)
             }
-            // The source returned a document.
-            Self::Compile(_) | Self::Publish(_) | Self::Report(_) => FetchOutcome::Done,
+            Self::Publish(_) | Self::Report(_) => true,
+            Self::Name(_) | Self::Prune(_) | Self::Fetch(_) => false,
         }
     }
 

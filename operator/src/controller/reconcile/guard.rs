@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{compile::Compiled, desired::Desired, environment::Environment, observe::Observed};
+use super::{desired::Desired, environment::Environment, observe::Observed, read::compile::Compiled};
 use crate::{
     api::names::annotation,
     controller::report::{Contents, Failure},
@@ -22,7 +22,7 @@ pub(super) struct Candidate {
 pub(super) struct Accepted {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) contents: Contents,
-    pub(super) summary: GuardBaseline,
+    pub(super) baseline: GuardBaseline,
 }
 
 /// Reason why the last document has no accepted snapshot.
@@ -82,8 +82,8 @@ impl Candidate {
 
     /// Makes a compiled snapshot the newest one.
     pub(super) fn accept(&mut self, compiled: Compiled) {
-        let Compiled { snapshot, contents, summary } = compiled;
-        self.newest = Some(Accepted { snapshot: Arc::new(snapshot), contents, summary });
+        let Compiled { snapshot, contents, baseline } = compiled;
+        self.newest = Some(Accepted { snapshot: Arc::new(snapshot), contents, baseline });
         self.blocked = None;
     }
 
@@ -119,7 +119,7 @@ pub(super) fn check(
     let against = Against {
         known: [desired.revision(), newest_revision, observed.revision.as_deref()].into_iter().flatten().collect(),
         approved: environment.approved_revision(),
-        summary: newest.map(|newest| &newest.summary).or(published),
+        baseline: newest.map(|newest| &newest.baseline).or(published),
         // The schema limits the value to 0 to 100.
         max_shrink_percent: usize::try_from(environment.spec.guard.max_shrink_percent).unwrap_or_default(),
     };
@@ -139,7 +139,7 @@ struct Against<'a> {
     /// Revision that a person approved.
     approved: Option<&'a str>,
     /// Summary of the document that was accepted last.
-    summary: Option<&'a GuardBaseline>,
+    baseline: Option<&'a GuardBaseline>,
     /// Largest share that a document may lose, in percent.
     max_shrink_percent: usize,
 }
@@ -150,7 +150,7 @@ fn violation(compiled: &Compiled, against: &Against<'_>) -> Option<Violation> {
     if against.known.contains(&revision) || against.approved == Some(revision) {
         return None;
     }
-    compiled.summary.violation(against.summary?, against.max_shrink_percent)
+    compiled.baseline.violation(against.baseline?, against.max_shrink_percent)
 }
 
 /// Describes a violation, with the command that approves the revision.

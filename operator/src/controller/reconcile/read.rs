@@ -1,110 +1,104 @@
-//! Fetch, compile and guard steps: reads the source if a fetch is due.
+//! Fetch and compile steps: reads the source if a fetch is due. It changes nothing that is published.
+
+pub(super) mod compile;
+pub(super) mod fetch;
+pub(super) mod refresh;
 
 use tokio::time::Instant;
 
-use super::{
-    Context,
-    compile::compile,
-    environment::Environment,
-    error::Error,
-    fetch::{FetchStep, fetch, record_read},
-    guard, memory,
-    observe::Observed,
-    refresh, restore,
-    state::EnvironmentState,
+use self::{
+    compile::{CompiledDocument, compile},
+    fetch::{FetchStep, SourceState, fetch, record_read},
+    refresh::Requests,
 };
+use super::{Context, environment::Environment, error::Error};
 use crate::{
+    api::FeatureEnvironmentStatus,
     compiler,
-    controller::{
-        metrics::{Outcome, Step},
-        report::FetchOutcome,
-    },
+    controller::metrics::{Outcome, Step},
     source::trigger::Trigger,
 };
 
 /// Number of fetches in one reconciliation if the environment changes between two pages of its document.
 const FETCHES: usize = 3;
 
-/// Fetches and compiles the document if a fetch is due, and checks the result against the guard.
+/// Outcome of the read.
+#[derive(Debug)]
+pub(super) enum Read {
+    /// No fetch was due, or it is postponed.
+    NotRun,
+    /// The source still has the document that was compiled last.
+    Unchanged,
+    /// The document was fetched and compiled. It is not accepted yet.
+    Compiled(Box<CompiledDocument>),
+}
+
+/// What is known of earlier documents when the read begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known<'a> {
+    /// Latest status.
+    pub(super) status: Option<&'a FeatureEnvironmentStatus>,
+    /// True if the last document's snapshot is in memory or not needed, so that the fetch may be conditional.
+    pub(super) has_snapshot: bool,
+    /// True if no snapshot exists anywhere and none is expected, so that waiting for the next poll has no purpose.
+    pub(super) is_lost: bool,
+}
+
+/// Fetches and compiles the document if a fetch is due.
+///
+/// # Errors
+/// If the prune rules are invalid, the source returns no document, or the document cannot be compiled.
 pub(super) async fn read_if_due(
     environment: &Environment<'_>,
     context: &Context,
-    observed: &Observed,
-    state: &mut EnvironmentState,
-) -> Result<FetchOutcome, Error> {
+    known: Known<'_>,
+    source: &mut SourceState,
+    requests: &mut Requests,
+) -> Result<Read, Error> {
     let mut trigger = context.states.take_trigger(&environment.namespace, &environment.name);
-    if refresh::is_pending(environment, state.reported.status(environment)) {
+    if refresh::is_pending(environment, known.status) {
         // The fetch that serves the request may be a later one, if this one has to wait for room.
-        state.source.forget_for_request();
-        if state.requests.start(Instant::now()) {
+        source.forget_for_request();
+        if requests.start(Instant::now()) {
             trigger = Some(Trigger::Requested);
         }
     }
-    state.source.apply_trigger(trigger, Instant::now());
-    let is_lost = state.candidate.newest().is_none()
-        && state.candidate.pending_revision().is_none()
-        && state.desired.snapshot.is_none()
-        && observed.revision.is_none();
-    if !state.source.is_due(trigger, is_lost, Instant::now()) {
-        return Ok(FetchOutcome::NotRun);
+    source.apply_trigger(trigger, Instant::now());
+    if !source.is_due(trigger, known.is_lost, Instant::now()) {
+        return Ok(Read::NotRun);
     }
     let Some(_place) = context.documents.begin(&environment.namespace) else {
-        state.source.waits_for_room();
+        source.waits_for_room();
         context.metrics.begin(Step::Fetch).end(Outcome::Busy);
-        return Ok(FetchOutcome::NotRun);
+        return Ok(Read::NotRun);
     };
     // Invalid rules are reported before the source is asked; the child process applies the rules.
     compiler::rules(&environment.spec.prune)?;
     for _ in 1..FETCHES {
-        match read(environment, context, observed, state).await {
+        match read(environment, context, known.has_snapshot, source).await {
             Err(Error::Compile(compiler::Error::ChangedBetweenPages)) => {}
             done => return done,
         }
     }
-    read(environment, context, observed, state).await
+    read(environment, context, known.has_snapshot, source).await
 }
 
-/// Fetches and compiles the document, and checks the result against the guard. The published objects are kept in place
-/// meanwhile.
 async fn read(
     environment: &Environment<'_>,
     context: &Context,
-    observed: &Observed,
-    state: &mut EnvironmentState,
-) -> Result<FetchOutcome, Error> {
-    let Context { fetcher, compiler, publisher, metrics, .. } = context;
-    let EnvironmentState { source, candidate, desired, .. } = state;
-    // A pinned snapshot may have taken the memory of the newest one, which is not published before an edit of the spec.
-    let is_pinned = desired.revision().is_some_and(|revision| revision == environment.spec.pin);
-    let fetching = fetch(environment, fetcher, metrics, source, candidate.newest().is_some() || is_pinned);
-    let document =
-        match restore::run_and_restore(fetching, environment, publisher, &observed.destination, desired).await? {
-            FetchStep::Postponed => return Ok(FetchOutcome::NotRun),
-            FetchStep::Unchanged => return Ok(FetchOutcome::Done),
-            FetchStep::Document(document) => *document,
-        };
-    let compiling = compile(environment, compiler, metrics, document);
-    match restore::run_and_restore(compiling, environment, publisher, &observed.destination, desired).await {
-        Ok((mut compiled, version, provenance)) => {
-            record_read(environment, metrics, source);
-            if let Err(error) =
-                memory::keep(environment, &context.memory, &mut compiled.snapshot, candidate, desired, observed)
-            {
-                let error = Error::from(error);
-                candidate.not_compiled(error.to_failure());
-                return Err(error);
-            }
-            source.record_compiled(version, provenance);
-            guard::check(environment, observed, desired, candidate, compiled);
-            Ok(FetchOutcome::Done)
-        }
-        // Without a document, the source said nothing new about the last one, so what is known of it stays.
-        Err(error @ (compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages)) => Err(error.into()),
-        Err(error) => {
-            record_read(environment, metrics, source);
-            let error = Error::from(error);
-            candidate.not_compiled(error.to_failure());
-            Err(error)
-        }
+    has_snapshot: bool,
+    source: &mut SourceState,
+) -> Result<Read, Error> {
+    let Context { fetcher, compiler, metrics, .. } = context;
+    let document = match fetch(environment, fetcher, metrics, source, has_snapshot).await? {
+        FetchStep::Postponed => return Ok(Read::NotRun),
+        FetchStep::Unchanged => return Ok(Read::Unchanged),
+        FetchStep::Document(document) => *document,
+    };
+    let compiled = compile(environment, compiler, metrics, document).await.map_err(Error::from);
+    // A document that cannot be compiled was read all the same.
+    if compiled.as_ref().map_or_else(Error::is_of_document, |_| true) {
+        record_read(environment, metrics, source);
     }
+    Ok(Read::Compiled(Box::new(compiled?)))
 }

@@ -1,33 +1,36 @@
-//! The sequence of steps, in the order of the table in [`super`].
+//! The sequence of steps, in the order of the table in [`super`]. Only its modules see the whole state of an
+//! environment.
+
+mod facts;
+mod publish;
+mod tasks;
 
 use std::time::Duration;
 
 use kube::runtime::controller::Action;
 use tokio::time::Instant;
 
+use self::{
+    facts::facts,
+    publish::{failed_publication, publish},
+    tasks::start_tasks,
+};
 use super::{
     Context,
-    collect::{collect, idle_flags},
+    accept::accept,
+    background::receive::receive,
     desired::BackOff,
     environment::Environment,
     error::Error,
-    facts::facts,
-    listen::listen,
     observe::{Observed, observe},
-    outcome::{Upkeep, WorkOutcome},
-    publish::{failed_publication, publish},
-    read::read_if_due,
-    receive::receive,
-    recover::recover,
-    refresh,
+    publish::{recover::recover, restore::run_and_restore, withdraw::unfinished},
+    read::{Known, Read, read_if_due, refresh},
     report::{report, report_ahead},
-    rollout::observe_pods,
     schedule,
     state::EnvironmentState,
-    withdraw::unfinished,
 };
 use crate::{
-    controller::report::{FETCHED, FetchOutcome, Pin, Publication},
+    controller::report::{FETCHED, FetchOutcome, Pin, Publication, WorkOutcome},
     publish::Destination,
 };
 
@@ -59,45 +62,25 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     let Context { fetcher, webhook_receiver, trigger_sender, .. } = context;
     // The fetch may take long, and webhooks are accepted meanwhile.
     let webhook = receive(environment, fetcher, webhook_receiver, trigger_sender, &mut state.reception).await;
-    let (observed, outcome) = match environment.destination(state.reported.status(environment)) {
+    let (observed, work) = match environment.destination(state.reported.status(environment)) {
         Ok(destination) => {
             state.desired.set_kind(destination.object_kind);
-            let (observed, outcome) = work(environment, context, destination, state).await;
-            (Some(observed), outcome)
+            let (observed, work) = work(environment, context, destination, state).await;
+            (Some(observed), work)
         }
         Err(error) => {
-            (None, WorkOutcome::without_work(failed_fetch(environment, state, &error.into()), Publication::None))
+            let fetch = failed_fetch(environment, state, &error.into());
+            (None, WorkOutcome { fetch, pin: Pin::None, publication: Publication::None, revision: None })
         }
     };
     let rest = fetcher.read_budget().webhook_rest(&environment.uid);
     webhook_receiver.pace(&environment.namespace, &environment.name, rest);
-    let published = outcome.published(observed.as_ref());
-    let upkeep = upkeep(environment, context, state, observed.as_ref(), published, webhook).await;
-    let unfinished =
-        unfinished(environment, &context.publisher, &state.reported, observed.as_ref(), &outcome.publication);
-    let facts = facts(environment, state, observed.as_ref(), outcome, upkeep, unfinished);
-    let is_published = facts.revision.is_some();
+    let tasks = start_tasks(environment, context, state, observed.as_ref(), work.revision.as_deref(), webhook).await;
+    let unfinished = unfinished(environment, &context.publisher, &state.reported, observed.as_ref(), &work.publication);
+    let facts = facts(environment, state, observed.as_ref(), work, tasks, unfinished);
+    let is_published = facts.work.revision.is_some();
     report(environment, &context.reports, &context.metrics, facts, &mut state.reported).await;
     next(environment, state, is_published)
-}
-
-/// Starts, changes or ends the tasks that run beside the reconciliations, and returns their states.
-async fn upkeep(
-    environment: &Environment<'_>,
-    context: &Context,
-    state: &mut EnvironmentState,
-    observed: Option<&Observed>,
-    published: Option<&str>,
-    webhook: Option<String>,
-) -> Upkeep {
-    let Context { observer, streams, collector, metrics, .. } = context;
-    let EnvironmentState { source, desired, reported, uses, .. } = state;
-    let pods = observed
-        .and_then(|observed| observe_pods(environment, observer, metrics, &observed.destination, desired, published));
-    let realtime = listen(environment, streams, source.provenance());
-    let analytics = collect(environment, collector, source);
-    let idle_flags = idle_flags(environment, collector, analytics.is_some(), desired, reported, uses).await;
-    Upkeep { webhook, pods, realtime, analytics, idle_flags }
 }
 
 /// Observes, reads the source, and publishes. The last good snapshot stays published if a step fails.
@@ -109,47 +92,71 @@ async fn work(
 ) -> (Observed, WorkOutcome) {
     let publisher = &context.publisher;
     if environment.spec.suspend {
-        return (
-            Observed::cached(publisher, destination),
-            WorkOutcome::without_work(FetchOutcome::NotRun, Publication::None),
-        );
+        return without_fetch(Observed::cached(publisher, destination), Publication::None);
     }
     if let Some(BackOff { failure, is_blind: true, .. }) = state.desired.backs_off(Instant::now()) {
         let publication = Publication::Failed(failure.clone());
-        return (
-            Observed::cached(publisher, destination),
-            WorkOutcome::without_work(FetchOutcome::NotRun, publication),
-        );
+        return without_fetch(Observed::cached(publisher, destination), publication);
     }
     let (observed, polled) = observe(publisher, destination, &mut state.desired.cache).await;
     if let Err(error) = polled {
         let failure = failed_publication(environment, state, &error.into(), Pin::None, true);
-        return (observed, WorkOutcome::without_work(FetchOutcome::NotRun, Publication::Failed(failure)));
+        return without_fetch(observed, Publication::Failed(failure));
     }
     if state.desired.snapshot.is_some()
         && let Err(error) =
             report_ahead(environment, &context.reports, observed.destination.object_kind, &mut state.reported).await
     {
         let failure = failed_publication(environment, state, &error.into(), Pin::None, false);
-        return (observed, WorkOutcome::without_work(FetchOutcome::NotRun, Publication::Failed(failure)));
+        return without_fetch(observed, Publication::Failed(failure));
     }
-    let read = read_if_due(environment, context, &observed, state).await;
-    let read_failed = read.is_err();
-    let fetch = read.unwrap_or_else(|error| {
-        let fetch = failed_fetch(environment, state, &error);
+    let read = read(environment, context, &observed, state).await;
+    let EnvironmentState { source, candidate, desired, .. } = state;
+    let accepted = accept(environment, &context.memory, &observed, read, source, candidate, desired);
+    let read_failed = accepted.is_err();
+    let fetch = accepted.unwrap_or_else(|error| {
         state.source.failed(error.retry(), environment.spec.refresh.interval.get());
-        fetch
+        failed_fetch(environment, state, &error)
     });
     state.candidate.approve(environment.approved_revision());
     recover(environment, publisher, &context.memory, &state.candidate, &observed, &mut state.desired, read_failed)
         .await;
     let outcome = match state.desired.backs_off(Instant::now()).cloned() {
         Some(BackOff { failure, pin, .. }) => {
-            WorkOutcome { fetch, pin, publication: Publication::Failed(failure), revision: None }
+            let publication = Publication::Failed(failure);
+            WorkOutcome { fetch, pin, publication, revision: observed.revision.clone() }
         }
         None => publish(environment, context, &observed, state, fetch).await,
     };
     (observed, outcome)
+}
+
+/// Returns the outcome if no document was read and no snapshot was chosen.
+fn without_fetch(observed: Observed, publication: Publication) -> (Observed, WorkOutcome) {
+    let revision = observed.revision.clone();
+    (observed, WorkOutcome { fetch: FetchOutcome::NotRun, pin: Pin::None, publication, revision })
+}
+
+/// Reads the source if a fetch is due. The published objects are kept in place meanwhile.
+async fn read(
+    environment: &Environment<'_>,
+    context: &Context,
+    observed: &Observed,
+    state: &mut EnvironmentState,
+) -> Result<Read, Error> {
+    let EnvironmentState { source, requests, candidate, desired, reported, .. } = state;
+    let has_newest = candidate.newest().is_some();
+    // A pinned snapshot may have taken the memory of the newest one, which is not published before an edit of the spec.
+    let is_pinned = desired.revision().is_some_and(|revision| revision == environment.spec.pin);
+    let is_elsewhere =
+        candidate.pending_revision().is_some() || desired.snapshot.is_some() || observed.revision.is_some();
+    let known = Known {
+        status: reported.status(environment),
+        has_snapshot: has_newest || is_pinned,
+        is_lost: !has_newest && !is_elsewhere,
+    };
+    let reading = read_if_due(environment, context, known, source, requests);
+    run_and_restore(reading, environment, &context.publisher, &observed.destination, desired).await
 }
 
 /// Logs a failed fetch or compilation, and returns its outcome for the report.

@@ -1,22 +1,20 @@
 //! Report step: derives the status from the outcome of the other steps, and writes it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
     environment::{Environment, may_have_objects},
-    guard::Candidate,
-    schedule, served,
+    schedule,
 };
 use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus, ObjectKind, Reason, resource_version::is_older},
     controller::{
         metrics::{Metrics, Outcome, Step},
-        report::{Contents, Error, Facts, Reports, follow},
+        report::{Error, Facts, Reports, follow},
     },
-    publish::Snapshot,
     source::fetch::Retry,
 };
 
@@ -119,9 +117,9 @@ pub(super) async fn report(
     step.end(if outcome.is_ok() { Outcome::Done } else { Outcome::Failed(Reason::ReportFailed) });
     let (namespace, name) = (&environment.namespace, &environment.name);
     for condition in &status.conditions {
-        metrics.environments.condition(namespace, name, &condition.type_, condition.status == "True");
+        metrics.environments.set_condition(namespace, name, &condition.type_, condition.status == "True");
     }
-    metrics.environments.held(namespace, name, status.held_revision.is_some());
+    metrics.environments.set_held(namespace, name, status.held_revision.is_some());
     match outcome {
         Ok(stored) => {
             let seen = reported.written.as_ref().is_none_or(|written| written.is_replaced(environment.object));
@@ -159,17 +157,4 @@ pub(super) async fn report_ahead(
     reported.written = Some(Written::new(status.clone(), &stored));
     reported.status = Some(status);
     Ok(())
-}
-
-/// Describes the contents of the published snapshot. `None` if `status` has them already, or if they cannot be read.
-pub(super) async fn contents(
-    snapshot: &Arc<Snapshot>,
-    candidate: &Candidate,
-    status: Option<&FeatureEnvironmentStatus>,
-) -> Option<Contents> {
-    if let Some(newest) = candidate.newest().filter(|newest| newest.snapshot.revision == snapshot.revision) {
-        return Some(newest.contents.clone());
-    }
-    let is_reported = status.is_some_and(|status| status.revision.as_ref() == Some(&snapshot.revision));
-    if is_reported { None } else { served::contents(snapshot).await }
 }

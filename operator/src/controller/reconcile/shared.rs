@@ -3,8 +3,9 @@
 
 use crate::{
     publish::SnapshotReads,
-    rollout::{Lists, nudge::Patches, usage::CountsMemory},
+    rollout::{Lists, nudge::Patches},
     source::realtime::StreamPermits,
+    usage::CountsMemory,
     watched::pages::Pages,
 };
 

@@ -6,8 +6,12 @@ use std::collections::{HashMap, HashSet};
 use parking_lot::Mutex;
 
 use super::{
-    collect::Uses, desired::Desired, fetch::SourceState, fit::Room, guard::Candidate, receive::Reception,
-    refresh::Requests, report::Reported, rollout::Rollout,
+    background::{collect::Uses, receive::Reception},
+    desired::Desired,
+    guard::Candidate,
+    publish::{fit::Room, notify::Rollout},
+    read::{fetch::SourceState, refresh::Requests},
+    report::Reported,
 };
 use crate::{api::NamespacedName, source::trigger::Trigger};
 

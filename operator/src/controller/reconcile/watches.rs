@@ -1,6 +1,10 @@
 //! Triggers of reconciliations: changes of FeatureEnvironments, of published objects, and of objects that sources refer
 //! to.
 
+mod environment_object;
+mod first_pass;
+mod referrers;
+
 use std::{
     collections::{BTreeSet, HashSet},
     sync::Arc,
@@ -19,15 +23,12 @@ use kube::{
 };
 use tokio::sync::watch;
 
-use super::{
-    Context,
+use self::{
     environment_object::{EnvironmentObject, environments},
     first_pass::end_first_pass,
-    reconcile,
     referrers::{Referrers, SeenVersions, WatchedEnvironment, read_by},
-    shared::Shared,
-    state::Uid,
 };
+use super::{Context, reconcile, shared::Shared, state::Uid};
 use crate::{
     api::{NamespacedName, names::label},
     compiler::Compiler,

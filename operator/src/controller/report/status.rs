@@ -3,172 +3,47 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
+use super::facts::{Contents, Facts, FetchOutcome, Pin, Publication};
 use super::unused;
 use crate::api::{
-    Changes, Delivered, FeatureEnvironmentStatus, Finding, IdleFlags, ObjectKind, PastRevision, Pods, Reason,
+    Delivered, FeatureEnvironmentStatus, Reason,
     names::{FORMAT, Format},
 };
 
 /// Number of findings that the status lists. `findingCount` counts all of them.
 const FINDINGS_MAX: usize = 20;
 
-/// Outcome of one reconciliation.
-#[derive(Clone, Debug)]
-pub struct Facts {
-    /// Generation of the spec that was reconciled.
-    pub generation: Option<i64>,
-    /// True if `spec.suspend` is set.
-    pub suspended: bool,
-    /// Outcome of the fetch.
-    pub fetch: FetchOutcome,
-    /// Request for a fetch that this reconciliation served.
-    pub refreshed: Option<String>,
-    /// Outcome of the publication.
-    pub publication: Publication,
-    /// Kind of objects whose publication is not complete.
-    pub unfinished: Option<ObjectKind>,
-    /// Revision that is published.
-    pub revision: Option<String>,
-    /// Time at which it was published, if known.
-    pub published_at: Option<Time>,
-    /// Flags that it changed, if known.
-    pub changes: Option<Changes>,
-    /// Earlier format version in which a snapshot is published, if none is published in today's format.
-    pub only_in: Option<Format>,
-    /// Pods by the revision that they serve. `None` if no pod was asked yet.
-    pub pods: Option<Pods>,
-    /// State of the source's stream of changes, if the environment follows one.
-    pub realtime: Option<String>,
-    /// State of the reception of webhooks, if the environment accepts them.
-    pub webhook: Option<String>,
-    /// State of the collection of flag uses, if the source gets them.
-    pub analytics: Option<String>,
-    /// Flags without uses, if uses are collected.
-    pub idle_flags: Option<IdleFlags>,
-    /// Outcome of `spec.pin`.
-    pub pin: Pin,
-    /// Earlier revisions that are kept.
-    pub history: Vec<PastRevision>,
-    /// Revision that is held back.
-    pub held: Option<String>,
-    /// Size in bytes of the largest core that is published, accepted, held back or withheld. `None` if none is known.
-    pub core_bytes: Option<i64>,
-    /// Time for which a source may fail before the published snapshot is reported as stale.
-    pub stale_after: Duration,
-}
-
-/// A failed step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// Reason, as in conditions and Events.
-    pub reason: Reason,
-    /// Message: the problem and the remedy.
-    pub message: String,
-}
-
-/// Outcome of a fetch.
-#[derive(Clone, Debug)]
-pub enum FetchOutcome {
-    /// No fetch was due, or it is postponed.
-    NotRun,
-    /// The fetch succeeded.
-    Done,
-    /// The spec, or an object that it refers to, cannot be used.
-    NotAccepted(Failure),
-    /// The fetch failed.
-    Failed(Failure),
-}
-
-/// Outcome of `spec.pin`.
-#[derive(Clone, Debug)]
-pub enum Pin {
-    /// `spec.pin` is empty.
-    None,
-    /// The pinned revision is published.
-    Kept {
-        /// Revision that would be published without the pin, if it is another one.
-        newest: Option<String>,
-    },
-    /// The pinned revision is not kept.
-    Unknown(Failure),
-}
-
-/// Outcome of a publication.
-#[derive(Clone, Debug)]
-pub enum Publication {
-    /// Nothing was to be published.
-    None,
-    /// The desired snapshot is published.
-    Done {
-        /// Names of the objects that hold it.
-        objects: Vec<String>,
-        /// Delivery of the snapshot.
-        delivered: Delivered,
-        /// Contents of the snapshot. `None` if they cannot be read, or if the status has them already.
-        contents: Option<Contents>,
-    },
-    /// The document could not be compiled, or the snapshot not be published.
-    Failed(Failure),
-}
-
-/// Contents of a snapshot.
-#[derive(Clone, Debug, Default)]
-pub struct Contents {
-    /// Number of features.
-    pub features: i64,
-    /// Number of segments.
-    pub segments: i64,
-    /// Number of identities with overrides.
-    pub overrides: i64,
-    /// Size of all files in bytes.
-    pub bytes: i64,
-    /// Time of the document's last change, as the source reports it.
-    pub updated_at: Option<String>,
-    /// The first parts of the document that work less well than their authors may expect.
-    pub findings: Vec<Finding>,
-    /// Number of such parts.
-    pub finding_count: i64,
-}
-
-impl Contents {
-    /// Adds a finding in front of the others, where the status lists it in any case.
-    pub fn add(&mut self, finding: Finding) {
-        self.findings.insert(0, finding);
-        self.finding_count += 1;
-    }
-}
-
 /// Returns the status that follows from `previous` and `facts`.
 pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
     let mut status = previous.clone();
     let conditions = conditions(&previous.conditions, &facts, now);
-    if !matches!(facts.publication, Publication::None) {
+    if !matches!(facts.work.publication, Publication::None) {
         status.held_revision = facts.held;
     }
-    if let Publication::Done { objects, delivered, contents } = facts.publication {
+    if let Publication::Done { objects, delivered, contents } = facts.work.publication {
         status.objects = objects;
         status.delivery = Some(delivered);
         if let Some(contents) = contents {
             record(&mut status, contents);
         }
     }
-    unused::replace(&mut status, facts.idle_flags.as_ref());
+    unused::replace(&mut status, facts.tasks.idle_flags.as_ref());
     FeatureEnvironmentStatus {
         observed_generation: facts.generation,
         conditions,
         unfinished: facts.unfinished,
-        revision: facts.revision,
+        revision: facts.work.revision,
         published_at: facts.published_at,
         changes: facts.changes,
         last_refresh: facts.refreshed.or(status.last_refresh),
-        realtime: facts.realtime,
-        webhook: facts.webhook,
-        analytics: facts.analytics,
-        idle_flags: facts.idle_flags,
-        pods: facts.pods.or(status.pods),
+        realtime: facts.tasks.realtime,
+        webhook: facts.tasks.webhook,
+        analytics: facts.tasks.analytics,
+        idle_flags: facts.tasks.idle_flags,
+        pods: facts.tasks.pods.or(status.pods),
         history: facts.history,
         core_bytes: facts.core_bytes.or(status.core_bytes),
         ..status
@@ -203,7 +78,7 @@ fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Cond
 
 fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
     let good = || Some(State::yes(Reason::Accepted, "the spec and the objects that it refers to can be used"));
-    match (&facts.fetch, &facts.pin) {
+    match (&facts.work.fetch, &facts.work.pin) {
         _ if facts.suspended => {
             Some(State::yes(Reason::Suspended, "spec.suspend is true: the operator fetches and publishes nothing"))
         }
@@ -222,7 +97,7 @@ fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
 }
 
 fn fetched(facts: &Facts) -> Option<State> {
-    match &facts.fetch {
+    match &facts.work.fetch {
         FetchOutcome::NotRun => None,
         FetchOutcome::Done => Some(State::yes(Reason::Synced, "the last fetch succeeded")),
         FetchOutcome::NotAccepted(failure) | FetchOutcome::Failed(failure) => {
@@ -232,10 +107,10 @@ fn fetched(facts: &Facts) -> Option<State> {
 }
 
 fn published(facts: &Facts) -> Option<State> {
-    match (&facts.publication, &facts.revision) {
+    match (&facts.work.publication, &facts.work.revision) {
         (Publication::Done { objects, delivered, .. }, _) => {
             let place = in_objects(objects.len(), delivered);
-            Some(match &facts.pin {
+            Some(match &facts.work.pin {
                 Pin::Kept { newest } => State::yes(Reason::Pinned, pinned(&place, newest.as_deref())),
                 Pin::None | Pin::Unknown(_) => State::yes(Reason::Published, place),
             })
@@ -265,7 +140,7 @@ fn in_objects(count: usize, delivered: &Delivered) -> String {
 
 /// The condition `Ready`: true while a snapshot is published, whatever its source does.
 fn ready(facts: &Facts, fetched: &Condition, published: &Condition) -> State {
-    match &facts.revision {
+    match &facts.work.revision {
         Some(revision) if published.status == "False" => State::yes(
             Reason::LastGood,
             format!("revision {revision} is published; a newer document is not published: {}", published.message),
@@ -300,7 +175,7 @@ fn in_previous_format(format: Format, cause: Option<&Condition>) -> String {
 
 /// The condition `Stale`. `kubectl get fenv` shows its reason as Freshness.
 fn stale(facts: &Facts, fetched: &Condition, published: &Condition, now: Timestamp) -> State {
-    if facts.revision.is_none() {
+    if facts.work.revision.is_none() {
         return State::unknown(Reason::NothingPublished, "no snapshot is published that could be stale");
     }
     if facts.suspended {
@@ -309,7 +184,7 @@ fn stale(facts: &Facts, fetched: &Condition, published: &Condition, now: Timesta
     let failing = [fetched, published].into_iter().filter(|condition| condition.status == "False");
     let Some(cause) = failing.min_by_key(|condition| condition.last_transition_time.0) else {
         return match fetched.status.as_str() {
-            _ if matches!(facts.pin, Pin::Kept { .. }) => {
+            _ if matches!(facts.work.pin, Pin::Kept { .. }) => {
                 State::no(Reason::Pinned, "spec.pin keeps this revision published")
             }
             "True" => State::no(Reason::Current, "the source confirms the published snapshot"),

@@ -14,22 +14,15 @@ fn facts(fetch: FetchOutcome, publication: Publication, revision: Option<&str>) 
     Facts {
         generation: Some(1),
         suspended: false,
-        fetch,
-        publication,
+        work: WorkOutcome { fetch, pin: Pin::None, publication, revision: revision.map(str::to_owned) },
+        tasks: TaskStates::default(),
         unfinished: None,
-        revision: revision.map(str::to_owned),
         published_at: None,
         changes: None,
         only_in: None,
         held: None,
         core_bytes: None,
-        pods: None,
-        pin: Pin::None,
         history: Vec::new(),
-        realtime: None,
-        webhook: None,
-        analytics: None,
-        idle_flags: None,
         refreshed: None,
         stale_after: HOUR,
     }
@@ -181,7 +174,10 @@ fn event_note_is_cut_to_limit_of_api_server() {
 fn pods_that_fall_behind_and_catch_up_make_events() {
     let with = |behind, problem: Option<&str>| {
         let pods = Pods { total: 2, behind, problem: problem.map(str::to_owned), ..Pods::default() };
-        let facts = Facts { pods: Some(pods), ..facts(FetchOutcome::Done, Publication::None, Some("abc")) };
+        let facts = Facts {
+            tasks: TaskStates { pods: Some(pods), ..TaskStates::default() },
+            ..facts(FetchOutcome::Done, Publication::None, Some("abc"))
+        };
         status::follow(&published(), facts, at(1))
     };
     let reasons = |before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus| -> Vec<String> {

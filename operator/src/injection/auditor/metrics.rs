@@ -74,17 +74,17 @@ impl Metrics {
         metrics
     }
 
-    pub(super) fn audited(&self, outcome: AuditOutcome) {
+    pub(super) fn count_audit(&self, outcome: AuditOutcome) {
         self.audits.get_or_create(&AuditLabels { outcome }).inc();
     }
 
-    pub(super) fn evicted(&self, outcome: EvictionOutcome) {
+    pub(super) fn count_eviction(&self, outcome: EvictionOutcome) {
         self.evictions.get_or_create(&EvictionLabels { outcome }).inc();
     }
 
     /// Sets the number of pods without their sidecar per namespace; the iterator yields the namespace of each such pod.
     /// Removes the series of namespaces that have none.
-    pub(crate) fn missing<'a>(&self, namespaces: impl Iterator<Item = &'a str>) {
+    pub(crate) fn set_missing<'a>(&self, namespaces: impl Iterator<Item = &'a str>) {
         let mut counts: HashMap<&str, i64> = HashMap::new();
         for namespace in namespaces {
             *counts.entry(namespace).or_default() += 1;

@@ -90,7 +90,7 @@ impl Files {
                     }
                 }
                 Err(error) => {
-                    self.metrics.certificates_failed();
+                    self.metrics.count_certificate_failure();
                     tracing::warn!(%error, "cannot load the webhook's certificate");
                 }
             }
@@ -109,7 +109,7 @@ impl Files {
         // missing.
         let ca = self.read(CA).and_then(|pem| self.expiry(CA, &self.chain(CA, &pem)?));
         if let Ok(until) = ca {
-            self.metrics.ca_expires(until);
+            self.metrics.set_ca_expiry(until);
         }
         if self.loaded.as_ref() == Some(&pair) {
             return Ok(());
@@ -119,7 +119,7 @@ impl Files {
         let key = PrivateKeyDer::from_pem_slice(&pair.key)
             .map_err(|source| Unreadable::ParsePem { path: self.directory.join(KEY), source })?;
         self.serving.replace(CertifiedKey::from_der(chain, key, &ring::default_provider())?);
-        self.metrics.certificate_expires(until);
+        self.metrics.set_certificate_expiry(until);
         tracing::info!(directory = %self.directory.display(), "loaded a new certificate");
         self.loaded = Some(pair);
         Ok(())

@@ -148,7 +148,7 @@ impl CertificateManager {
                     }
                 }
                 Err(error) => {
-                    self.metrics.certificates_failed();
+                    self.metrics.count_certificate_failure();
                     tracing::warn!(%error, "cannot renew or register the webhook's certificates; trying again");
                     if ready.is_some() {
                         pause = pause.min(FIRST_ATTEMPTS);
@@ -162,7 +162,7 @@ impl CertificateManager {
     /// Does all work that is due now. Returns true if API servers may not have read the current `caBundle` yet.
     async fn step(&mut self, now: Timestamp) -> Result<bool, Error> {
         let contents = self.contents(now).await?;
-        self.metrics.ca_expires(contents.ca.certificate().validity().until.as_second());
+        self.metrics.set_ca_expiry(contents.ca.certificate().validity().until.as_second());
         let trusted = contents.trusted(now, &self.lifetimes);
         // Signing comes before registration: the API server calls the webhook as soon as `caBundle` is set, and the
         // replica must have a certificate then.
@@ -216,7 +216,7 @@ impl CertificateManager {
     fn sign(&mut self, contents: &Contents, now: Timestamp) -> Result<(), Error> {
         let Leaf { key, validity, signed_by } = contents.ca.sign(&self.names.server(), now, &self.lifetimes)?;
         self.serving.replace(key);
-        self.metrics.certificate_expires(validity.until.as_second());
+        self.metrics.set_certificate_expiry(validity.until.as_second());
         tracing::info!(until = %validity.until, "signed a new serving certificate");
         self.leaf = Some(InUse { validity, signed_by });
         Ok(())

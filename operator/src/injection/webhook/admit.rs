@@ -103,13 +103,13 @@ async fn mutate(State(webhook): State<Webhook>, headers: HeaderMap, body: Bytes)
     let request = match Request::read(&body) {
         Ok(request) => request,
         Err(error) => {
-            webhook.metrics.answered(&Outcome::Refused.labels(), started.elapsed());
+            webhook.metrics.count_answer(&Outcome::Refused.labels(), started.elapsed());
             return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
         }
     };
     let Reviewed { outcome, review } = webhook.answer(&request, &body).await;
     let labels = outcome.labels();
-    webhook.metrics.answered(&labels, started.elapsed());
+    webhook.metrics.count_answer(&labels, started.elapsed());
     let Labels { decision, reason } = labels;
     tracing::debug!(namespace = %request.namespace, uid = %request.uid, decision, reason, "answered a request");
     match review {

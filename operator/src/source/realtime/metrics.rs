@@ -47,18 +47,18 @@ impl RealtimeMetrics {
     }
 
     /// Counts a stream as connected until the returned guard is dropped.
-    pub fn connected(&self) -> Connected<'_> {
+    pub fn begin_connection(&self) -> Connected<'_> {
         self.connected.inc();
         Connected(&self.connected)
     }
 
     /// Counts an event that triggered a fetch.
-    pub fn change(&self) {
+    pub fn count_change(&self) {
         self.changes.inc();
     }
 
     /// Counts a stream that failed or ended.
-    pub fn failure(&self, reason: Reason) {
+    pub fn count_failure(&self, reason: Reason) {
         self.failures.get_or_create(&Labels { reason: reason.as_str() }).inc();
     }
 }

@@ -72,7 +72,7 @@ pub(super) async fn follow(
         let error = match opened {
             Err(error) => error,
             Ok(mut stream) => {
-                let _connected = metrics.connected();
+                let _connected = metrics.begin_connection();
                 let since = Instant::now();
                 tracing::debug!(namespace, environment = name, "follows the stream of changes");
                 shared.set_state_text("connected".to_owned());
@@ -82,7 +82,7 @@ pub(super) async fn follow(
                     if let Err(error) = next_news(&mut stream, &mut newest, shared).await {
                         break error;
                     }
-                    metrics.change();
+                    metrics.count_change();
                     triggers.send(namespace, name, Trigger::FetchWhole).await;
                     tokio::time::sleep(PACE).await;
                 };
@@ -92,7 +92,7 @@ pub(super) async fn follow(
                 error
             }
         };
-        metrics.failure(error.reason());
+        metrics.count_failure(error.reason());
         failures = failures.saturating_add(1);
         if failures == REPORTED_AFTER_FAILURES {
             tracing::warn!(namespace, environment = name, reason = %error.reason(), %error, "polled only, for now");

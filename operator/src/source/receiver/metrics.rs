@@ -31,7 +31,7 @@ impl ReceiverMetrics {
     }
 
     /// Counts a webhook.
-    pub(super) fn received(&self, verdict: Verdict) {
+    pub(super) fn count_received(&self, verdict: Verdict) {
         let verdict = match verdict {
             Verdict::Accepted => "Accepted",
             Verdict::Refused => "Refused",

@@ -1,14 +1,16 @@
 //! Collect step: has the uses of flags collected and sent to the source, and lists the flags without uses.
 
-use super::{desired::Desired, environment::Environment, fetch::SourceState, report::Reported, served};
 use crate::{
     api::IdleFlags,
-    rollout::usage::{CollectionTarget, Collector, idle::LastUses, today},
+    controller::reconcile::{
+        desired::Desired, environment::Environment, publish::served, read::fetch::SourceState, report::Reported,
+    },
+    usage::{CollectionTarget, Collector, idle::LastUses, today},
 };
 
 /// State of the collection between reconciliations.
 #[derive(Debug, Default)]
-pub(super) struct Uses {
+pub(crate) struct Uses {
     last: Option<LastUses>,
     /// Revision whose flags `last` has.
     revision: Option<String>,
@@ -16,7 +18,7 @@ pub(super) struct Uses {
 
 /// Collects the uses if the spec asks for it, and ends the collection otherwise. Returns the state of the collection for
 /// the status.
-pub(super) fn collect(environment: &Environment<'_>, collector: &Collector, source: &SourceState) -> Option<String> {
+pub(crate) fn collect(environment: &Environment<'_>, collector: &Collector, source: &SourceState) -> Option<String> {
     let flagsmith = environment.spec.source.flagsmith.as_ref().filter(|_| !environment.spec.suspend);
     let wanted = flagsmith.filter(|flagsmith| flagsmith.send_analytics);
     let target = wanted.zip(environment.name.parse().ok()).map(|(flagsmith, name)| CollectionTarget {
@@ -29,7 +31,7 @@ pub(super) fn collect(environment: &Environment<'_>, collector: &Collector, sour
 }
 
 /// Lists the flags without uses for the status. `None` if uses are not collected.
-pub(super) async fn idle_flags(
+pub(crate) async fn idle_flags(
     environment: &Environment<'_>,
     collector: &Collector,
     is_collecting: bool,

@@ -1,4 +1,4 @@
-//! Rollout step: notifies the pods of a published revision, and observes which revision they serve.
+//! Notify step: tells the pods of a published revision.
 
 use std::sync::{
     Arc,
@@ -8,21 +8,19 @@ use std::sync::{
 use jiff::Timestamp;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{desired::Desired, environment::Environment};
 use crate::{
-    api::{Pods, Reason, names::EnvironmentName},
-    controller::metrics::{Metrics, Outcome, Step},
-    injection::Slots,
-    publish::{Destination, Owner},
-    rollout::{
-        nudge::{Nudged, Nudger},
-        observe::{ObservationTarget, Observer},
+    api::{Reason, names::EnvironmentName},
+    controller::{
+        metrics::{Metrics, Outcome, Step},
+        reconcile::environment::Environment,
     },
+    publish::Owner,
+    rollout::nudge::{Nudged, Nudger},
 };
 
-/// State of the rollout between reconciliations.
+/// State of the notifications between reconciliations.
 #[derive(Debug, Default)]
-pub(super) struct Rollout {
+pub(crate) struct Rollout {
     notification: Option<Notification>,
 }
 
@@ -38,7 +36,7 @@ struct Notification {
 
 /// Notifies the pods of the published revision, unless that is under way or done. Kubelets deliver it in any case, so a
 /// failure is only logged and counted, and a later reconciliation tries again.
-pub(super) fn notify(
+pub(crate) fn notify(
     environment: &Environment<'_>,
     nudger: &Nudger,
     metrics: &Metrics,
@@ -106,35 +104,4 @@ async fn notify_all(
             false
         }
     }
-}
-
-/// Starts or updates the pod queries if the published revision is the desired one, and returns the latest counts.
-pub(super) fn observe_pods(
-    environment: &Environment<'_>,
-    observer: &Observer,
-    metrics: &Metrics,
-    destination: &Destination,
-    desired: &Desired,
-    published: Option<&str>,
-) -> Option<Pods> {
-    if environment.spec.suspend {
-        observer.stop(&environment.namespace, &environment.name);
-        return None;
-    }
-    let snapshot = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
-    let snapshot = snapshot.filter(|snapshot| published == Some(snapshot.revision.as_str()))?;
-    let pods = observer.observe(ObservationTarget {
-        uid: environment.uid.clone(),
-        namespace: environment.namespace.clone(),
-        environment: destination.owner.environment.clone(),
-        revision: snapshot.revision.clone(),
-        bytes: snapshot.volume_bytes(),
-        object_kind: destination.object_kind,
-        has_other_kind: destination.may_have_other_kind,
-        slots: Slots { overrides: snapshot.overrides_files(), core_parts: snapshot.core_parts() },
-        nudge: environment.spec.delivery.nudge,
-        published_at: desired.published_at(),
-    })?;
-    metrics.environments.pods(&environment.namespace, &environment.name, &pods);
-    Some(pods)
 }

@@ -1,11 +1,13 @@
 //! Listen step: follows the source's stream of changes.
 
-use super::{environment::Environment, fetch::Provenance};
-use crate::source::realtime::{StreamTarget, Streams};
+use crate::{
+    controller::reconcile::{environment::Environment, read::fetch::Provenance},
+    source::realtime::{StreamTarget, Streams},
+};
 
 /// Follows the stream if the spec asks for it and the document's key is known, and ends it otherwise. Returns the state
 /// of the stream for the status.
-pub(super) fn listen(
+pub(crate) fn listen(
     environment: &Environment<'_>,
     streams: &Streams,
     provenance: Option<&Provenance>,

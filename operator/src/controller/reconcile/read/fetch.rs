@@ -5,9 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{environment::Environment, schedule};
 use crate::{
-    controller::metrics::{Metrics, Outcome, Step},
+    controller::{
+        metrics::{Metrics, Outcome, Step},
+        reconcile::{environment::Environment, schedule},
+    },
     source::{
         fetch::{
             self, CachedVersion, Comparison, ContentDigest, EnvironmentKey, Error, FetchHints, FetchedDocument,
@@ -33,14 +35,14 @@ const KEY_REREAD: Duration = Duration::from_secs(300);
 /// Properties of the last document that a stream of changes needs: the key to subscribe with, and the time to compare
 /// events with.
 #[derive(Debug)]
-pub(super) struct Provenance {
-    pub(super) client_key: String,
-    pub(super) updated_at: Option<Timestamp>,
+pub(crate) struct Provenance {
+    pub(crate) client_key: String,
+    pub(crate) updated_at: Option<Timestamp>,
 }
 
 /// State of the source between reconciliations.
 #[derive(Debug, Default)]
-pub(super) struct SourceState {
+pub(crate) struct SourceState {
     /// Time of the next fetch. `None` means at once.
     next_fetch: Option<Instant>,
     /// Planned time of the last fetch because of an edit. An earlier fetch may have served the edit.
@@ -69,22 +71,22 @@ pub(super) struct SourceState {
 }
 
 impl SourceState {
-    pub(super) fn next_fetch(&self) -> Option<Instant> {
+    pub(crate) fn next_fetch(&self) -> Option<Instant> {
         self.next_fetch
     }
 
     /// Returns the key that the server accepted with the last compiled document. `None` once the spec or the Secret no
     /// longer gives it: the caller then has to read the Secret.
-    pub(super) fn key(&self) -> Option<&EnvironmentKey> {
+    pub(crate) fn key(&self) -> Option<&EnvironmentKey> {
         self.version.as_ref().and_then(CachedVersion::key)
     }
 
-    pub(super) fn provenance(&self) -> Option<&Provenance> {
+    pub(crate) fn provenance(&self) -> Option<&Provenance> {
         self.provenance.as_ref()
     }
 
     /// Forgets what belongs to an earlier generation of the spec.
-    pub(super) fn start_generation(&mut self) {
+    pub(crate) fn start_generation(&mut self) {
         let Self { expected_bytes, last_document, last_content, edit_fetch, edits_free, .. } = std::mem::take(self);
         *self = Self { expected_bytes, last_document, last_content, edit_fetch, edits_free, ..Self::default() };
         let now = Instant::now();
@@ -106,7 +108,7 @@ impl SourceState {
 
     /// Makes the next fetch unconditional if the trigger asks for that, and an earlier one if an object was edited. A
     /// stronger trigger may have replaced the one of a webhook.
-    pub(super) fn apply_trigger(&mut self, trigger: Option<Trigger>, now: Instant) {
+    pub(crate) fn apply_trigger(&mut self, trigger: Option<Trigger>, now: Instant) {
         if trigger == Some(Trigger::ReferenceChanged) {
             let edit = self.next_edit_fetch(now);
             self.next_fetch = self.next_fetch.map(|next| next.min(edit));
@@ -123,7 +125,7 @@ impl SourceState {
 
     /// Prepares for a fetch that a person requests: it is unconditional, reads the Secret with the key, and asks a server
     /// that refused the key again.
-    pub(super) fn forget_for_request(&mut self) {
+    pub(crate) fn forget_for_request(&mut self) {
         self.require_whole_fetch();
         self.key_read = None;
         self.rejected_key = None;
@@ -131,7 +133,7 @@ impl SourceState {
 
     /// Returns true if the source is to be fetched now. `is_lost` is true if no snapshot exists anywhere and none is
     /// expected, so waiting for the next poll has no purpose.
-    pub(super) fn is_due(&self, trigger: Option<Trigger>, is_lost: bool, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, trigger: Option<Trigger>, is_lost: bool, now: Instant) -> bool {
         let by_trigger = match trigger {
             Some(Trigger::Requested) => true,
             // A stream event does not shorten the back-off of a failing source.
@@ -175,7 +177,7 @@ impl SourceState {
     }
 
     /// Delays the next fetch.
-    pub(super) fn delay(&mut self, wait: Duration) {
+    pub(crate) fn delay(&mut self, wait: Duration) {
         self.next_fetch = Some(Instant::now() + wait);
     }
 
@@ -186,7 +188,7 @@ impl SourceState {
     }
 
     /// Records the version and the provenance of a document that was compiled.
-    pub(super) fn record_compiled(&mut self, version: CachedVersion, provenance: Provenance) {
+    pub(crate) fn record_compiled(&mut self, version: CachedVersion, provenance: Provenance) {
         self.version = Some(version);
         self.provenance = Some(provenance);
         self.compiled = self.arrived.take();
@@ -194,7 +196,7 @@ impl SourceState {
     }
 
     /// Records a failed fetch or compilation, and schedules the next attempt.
-    pub(super) fn failed(&mut self, retry: Retry, interval: Duration) {
+    pub(crate) fn failed(&mut self, retry: Retry, interval: Duration) {
         let wait = schedule::after_failure(retry, self.failures, interval, fastrand::f64());
         self.delay(wait);
         self.failures = self.failures.saturating_add(1);
@@ -209,14 +211,14 @@ impl SourceState {
         }
     }
 
-    pub(super) fn waits_for_room(&mut self) {
+    pub(crate) fn waits_for_room(&mut self) {
         self.delay(ROOM_WAIT.mul_f64(1.0 + fastrand::f64()));
     }
 }
 
 /// Outcome of a fetch.
 #[derive(Debug)]
-pub(super) enum FetchStep {
+pub(crate) enum FetchStep {
     /// No document was requested or read: a limit is reached, or the Secret still holds the refused key.
     Postponed,
     /// The source still has the version that was compiled last.
@@ -230,7 +232,7 @@ pub(super) enum FetchStep {
 ///
 /// # Errors
 /// If the source returns no document.
-pub(super) async fn fetch(
+pub(crate) async fn fetch(
     environment: &Environment<'_>,
     fetcher: &Fetcher,
     metrics: &Metrics,
@@ -279,7 +281,7 @@ pub(super) async fn fetch(
             Ok(FetchStep::Unchanged)
         }
         Ok(fetch::Fetched::Document(arrived)) => {
-            metrics.environments.document(&environment.namespace, &environment.name, arrived.bytes());
+            metrics.environments.set_document_bytes(&environment.namespace, &environment.name, arrived.bytes());
             if let Some(read) = &arrived.read {
                 record_full_read(environment, fetcher, metrics, read);
             }
@@ -309,10 +311,10 @@ pub(super) async fn fetch(
 }
 
 /// Records that the source was read: it returned a document, or confirmed the one that was compiled last.
-pub(super) fn record_read(environment: &Environment<'_>, metrics: &Metrics, source: &mut SourceState) {
+pub(crate) fn record_read(environment: &Environment<'_>, metrics: &Metrics, source: &mut SourceState) {
     source.schedule_next_poll(environment.spec.refresh.interval.get());
     let now = Timestamp::now().as_duration().as_secs_f64();
-    metrics.environments.fetched(&environment.namespace, &environment.name, now);
+    metrics.environments.set_fetched(&environment.namespace, &environment.name, now);
 }
 
 /// Records that the server returned a document or compared its content: counts it in the budget of full reads.
@@ -321,7 +323,7 @@ fn record_full_read(environment: &Environment<'_>, fetcher: &Fetcher, metrics: &
     let budget = fetcher.read_budget();
     budget.record(&environment.namespace, &environment.uid, read, interval, Instant::now());
     let within = read_within(budget.rest(&environment.uid, interval), interval);
-    metrics.environments.read_within(&environment.namespace, &environment.name, within);
+    metrics.environments.set_read_within(&environment.namespace, &environment.name, within);
 }
 
 #[cfg(test)]

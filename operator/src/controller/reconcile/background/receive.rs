@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::environment::Environment;
 use crate::{
     api::SigningSecretRef,
+    controller::reconcile::environment::Environment,
     source::{
         fetch::{Error, Fetcher},
         receiver::WebhookReceiver,
@@ -19,7 +19,7 @@ const REREAD: Duration = Duration::from_secs(60);
 
 /// State of the reception between reconciliations.
 #[derive(Debug, Default)]
-pub(super) struct Reception {
+pub(crate) struct Reception {
     read: Option<Read>,
 }
 
@@ -36,12 +36,12 @@ struct Read {
 
 impl Reception {
     /// Returns the time at which the Secret should be read again.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         self.read.as_ref().map(|read| read.at + REREAD)
     }
 
     /// Makes the next reconciliation read the Secret.
-    pub(super) fn start_generation(&mut self) {
+    pub(crate) fn start_generation(&mut self) {
         if let Some(read) = &mut self.read {
             read.is_outdated = true;
         }
@@ -50,7 +50,7 @@ impl Reception {
 
 /// Registers the environment with the receiver if the spec asks for it, and removes it otherwise. Returns the state for
 /// the status. While the Secret cannot be used, the environment is only polled.
-pub(super) async fn receive(
+pub(crate) async fn receive(
     environment: &Environment<'_>,
     fetcher: &Fetcher,
     receiver: &WebhookReceiver,

@@ -2,23 +2,25 @@
 
 use std::sync::Arc;
 
-use super::{desired::Desired, guard::Candidate, observe::Observed};
 use crate::{
     api::{Reason, names::FORMAT},
-    controller::report::{Failure, Pin},
+    controller::{
+        reconcile::{desired::Desired, guard::Candidate, observe::Observed},
+        report::{Failure, Pin},
+    },
     publish::{ArchivedRevision, Snapshot},
 };
 
 /// Selected snapshot, and what it means for `spec.pin`.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     /// Snapshot to publish. `None` leaves the published objects as they are.
-    pub(super) snapshot: Option<Arc<Snapshot>>,
-    pub(super) pin: Pin,
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    pub(crate) pin: Pin,
 }
 
 /// Returns the archived revision that `pin` names, unless its snapshot is in memory.
-pub(super) fn archived<'a>(
+pub(crate) fn archived<'a>(
     pin: &str,
     candidate: &Candidate,
     desired: &'a Desired,
@@ -32,7 +34,7 @@ pub(super) fn archived<'a>(
 
 /// Chooses the pinned snapshot, else the newest accepted one, else the last good one. `restored` is the archived
 /// snapshot that [`archived`] asked for, if it could be read.
-pub(super) fn choose(
+pub(crate) fn choose(
     pin: &str,
     candidate: &Candidate,
     desired: &Desired,

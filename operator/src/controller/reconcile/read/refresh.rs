@@ -5,8 +5,10 @@ use std::time::Duration;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-use super::environment::Environment;
-use crate::api::{FeatureEnvironmentStatus, names::annotation};
+use crate::{
+    api::{FeatureEnvironmentStatus, names::annotation},
+    controller::reconcile::environment::Environment,
+};
 
 /// Minimum time between two fetches that requests of one environment cause. A request within this time waits.
 const PACE: Duration = Duration::from_secs(5);
@@ -15,19 +17,19 @@ const REQUEST_MAX: usize = 64;
 
 /// Requests of an environment for a fetch, between reconciliations.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
+pub(crate) struct Requests {
     /// Time of the last fetch that a request caused.
     last: Option<Instant>,
 }
 
 impl Requests {
     /// Returns the time from which a pending request may be served.
-    pub(super) fn next(&self, now: Instant) -> Instant {
+    pub(crate) fn next(&self, now: Instant) -> Instant {
         self.last.map_or(now, |last| last + PACE)
     }
 
     /// Returns true if a pending request may be served now, and starts the pause before the next one.
-    pub(super) fn start(&mut self, now: Instant) -> bool {
+    pub(crate) fn start(&mut self, now: Instant) -> bool {
         let starts = now >= self.next(now);
         if starts {
             self.last = Some(now);
@@ -37,13 +39,13 @@ impl Requests {
 }
 
 /// Returns the request that the annotation contains, served or not.
-pub(super) fn requested(environment: &Environment<'_>) -> Option<String> {
+pub(crate) fn requested(environment: &Environment<'_>) -> Option<String> {
     let value = environment.object.annotations().get(annotation::REFRESH)?;
     Some(value.chars().take(REQUEST_MAX).collect())
 }
 
 /// Returns true if the annotation contains a request that the status does not name as served.
-pub(super) fn is_pending(environment: &Environment<'_>, status: Option<&FeatureEnvironmentStatus>) -> bool {
+pub(crate) fn is_pending(environment: &Environment<'_>, status: Option<&FeatureEnvironmentStatus>) -> bool {
     let served = status.and_then(|status| status.last_refresh.as_ref());
     requested(environment).is_some_and(|request| served != Some(&request))
 }

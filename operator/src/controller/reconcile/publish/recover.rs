@@ -4,14 +4,17 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{
-    desired::{Desired, DesiredSnapshot},
-    environment::Environment,
-    guard::Candidate,
-    memory::keep_read,
-    observe::Observed,
+use crate::{
+    controller::reconcile::{
+        desired::{Desired, DesiredSnapshot},
+        environment::Environment,
+        guard::Candidate,
+        memory::keep_read,
+        observe::Observed,
+    },
+    memory::Memory,
+    publish::Publisher,
 };
-use crate::{memory::Memory, publish::Publisher};
 
 /// Time after which a snapshot that had no room in memory is read again.
 const MEMORY_PAUSE: Duration = Duration::from_secs(60);
@@ -30,7 +33,7 @@ fn is_needed(pin: &str, candidate: &Candidate, desired: &Desired, observed: &Obs
 
 /// Reads the published snapshot from the cluster into `desired` if it is needed. `read_failed` is true if the last
 /// document could not be fetched or compiled.
-pub(super) async fn recover(
+pub(crate) async fn recover(
     environment: &Environment<'_>,
     publisher: &Publisher,
     memory: &Arc<Memory>,

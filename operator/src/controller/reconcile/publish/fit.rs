@@ -11,10 +11,12 @@ use remora_compile::is_nearly_full;
 use remora_snapshot::files;
 use tokio::time::Instant;
 
-use super::{desired::Desired, environment::Environment, observe::Observed, report::Reported};
 use crate::{
     api::{Finding, Reason},
-    controller::report::Failure,
+    controller::{
+        reconcile::{desired::Desired, environment::Environment, observe::Observed, report::Reported},
+        report::Failure,
+    },
     injection::{Layout, Size, Slots},
     publish::Snapshot,
     rollout::{PodLister, Volumes},
@@ -30,7 +32,7 @@ const ADMISSION: Duration = Duration::from_secs(15);
 
 /// State of the room for the core between reconciliations.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(crate) struct Room {
     seen: Option<Seen>,
     withheld: Option<Withheld>,
     /// End of the admission of pods without room for the chosen core.
@@ -54,27 +56,27 @@ struct Withheld {
 
 impl Room {
     /// Forgets what belongs to an earlier generation of the spec.
-    pub(super) fn start_generation(&mut self) {
+    pub(crate) fn start_generation(&mut self) {
         *self = Self { admission_ends: self.admission_ends, ..Self::default() };
     }
 
     /// Returns the failure that keeps the chosen snapshot from being published.
-    pub(super) fn failure(&self) -> Option<&Failure> {
+    pub(crate) fn failure(&self) -> Option<&Failure> {
         self.withheld.as_ref().map(|withheld| &withheld.failure)
     }
 
     /// Returns the size of the withheld core in bytes.
-    pub(super) fn withheld_bytes(&self) -> Option<usize> {
+    pub(crate) fn withheld_bytes(&self) -> Option<usize> {
         self.withheld.as_ref().map(|withheld| withheld.bytes)
     }
 
     /// Returns the time of the next look at the pods while a core is withheld.
-    pub(super) fn next_look(&self) -> Option<Instant> {
+    pub(crate) fn next_look(&self) -> Option<Instant> {
         self.withheld.as_ref().map(|withheld| withheld.until)
     }
 
     /// Returns the finding for a core that the volumes of running pods soon have no room for.
-    pub(super) fn finding(&self, snapshot: &Snapshot) -> Option<Finding> {
+    pub(crate) fn finding(&self, snapshot: &Snapshot) -> Option<Finding> {
         let (capacity, pods) = self.seen.as_ref()?.volumes.capacity()?;
         let bytes = snapshot.core_bytes();
         // Volumes with all parts cannot grow: the compiler reports that the core is nearly as large as any.
@@ -91,7 +93,7 @@ impl Room {
 
 /// Returns the chosen snapshot if running and new pods have room for it or serve it already, else the last good one.
 /// With nothing published, no pod loses anything, so the first core is published in any case.
-pub(super) async fn fit(
+pub(crate) async fn fit(
     environment: &Environment<'_>,
     lister: &PodLister,
     observed: &Observed,

@@ -15,9 +15,9 @@ use kube::{
 };
 use parking_lot::Mutex;
 
-use super::Context;
 use crate::{
     api::{FeatureEnvironment, NamespacedName},
+    controller::reconcile::Context,
     publish::ConfigMapMetadata,
     source::trigger::Trigger,
 };

@@ -1,13 +1,17 @@
-//! Reads the served flags of a snapshot. That takes milliseconds for each megabyte, so it runs on a thread of its own.
+//! Reads the flags and the contents of a snapshot. That takes milliseconds for each megabyte, so it runs on a thread of its own.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use remora_snapshot::{Snapshot as Reader, files};
 
-use crate::{controller::report::Contents, publish::Snapshot};
+use crate::{
+    api::FeatureEnvironmentStatus,
+    controller::{reconcile::guard::Candidate, report::Contents},
+    publish::Snapshot,
+};
 
 /// Returns the names of the flags that a snapshot serves. `None` if it cannot be read.
-pub(super) async fn flags(snapshot: &Arc<Snapshot>) -> Option<BTreeSet<String>> {
+pub(crate) async fn flags(snapshot: &Arc<Snapshot>) -> Option<BTreeSet<String>> {
     let snapshot = Arc::clone(snapshot);
     let reading = tokio::task::spawn_blocking(move || {
         let core = snapshot.core()?;
@@ -17,8 +21,20 @@ pub(super) async fn flags(snapshot: &Arc<Snapshot>) -> Option<BTreeSet<String>> 
     reading.await.ok().flatten()
 }
 
-/// Reads the contents of a snapshot that another reconciliation compiled. `None` if it cannot be read.
-pub(super) async fn contents(snapshot: &Arc<Snapshot>) -> Option<Contents> {
+/// Describes the contents of the published snapshot. `None` if `status` has them already, or if they cannot be read.
+pub(crate) async fn contents(
+    snapshot: &Arc<Snapshot>,
+    candidate: &Candidate,
+    status: Option<&FeatureEnvironmentStatus>,
+) -> Option<Contents> {
+    if let Some(newest) = candidate.newest().filter(|newest| newest.snapshot.revision == snapshot.revision) {
+        return Some(newest.contents.clone());
+    }
+    let is_reported = status.is_some_and(|status| status.revision.as_ref() == Some(&snapshot.revision));
+    if is_reported {
+        return None;
+    }
+    // Another reconciliation compiled it.
     let snapshot = Arc::clone(snapshot);
     tokio::task::spawn_blocking(move || read(&snapshot)).await.ok().flatten()
 }

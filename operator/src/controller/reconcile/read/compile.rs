@@ -1,10 +1,11 @@
 //! Compile step: compiles a document in a child process. This process does not parse the document.
 
-use super::{environment::Environment, fetch::Provenance};
+use super::fetch::Provenance;
 use crate::{
     compiler::{Compiler, Error, Request, Response, Task},
     controller::{
         metrics::{Metrics, Outcome, Step},
+        reconcile::environment::Environment,
         report::Contents,
     },
     guard::GuardBaseline,
@@ -14,22 +15,30 @@ use crate::{
 
 /// Compiled document, before the guard check.
 #[derive(Debug)]
-pub(super) struct Compiled {
-    pub(super) snapshot: Snapshot,
-    pub(super) contents: Contents,
-    pub(super) summary: GuardBaseline,
+pub(crate) struct Compiled {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) contents: Contents,
+    pub(crate) baseline: GuardBaseline,
 }
 
-/// Compiles the document. Returns its version and provenance with the result.
+/// Compiled document, with what later fetches and the stream of changes need to know about it.
+#[derive(Debug)]
+pub(crate) struct CompiledDocument {
+    pub(crate) compiled: Compiled,
+    pub(crate) version: CachedVersion,
+    pub(crate) provenance: Provenance,
+}
+
+/// Compiles the document.
 ///
 /// # Errors
 /// If the document is malformed or cannot be compiled, or if the child process fails.
-pub(super) async fn compile(
+pub(crate) async fn compile(
     environment: &Environment<'_>,
     compiler: &Compiler,
     metrics: &Metrics,
     document: FetchedDocument,
-) -> Result<(Compiled, CachedVersion, Provenance), Error> {
+) -> Result<CompiledDocument, Error> {
     let FetchedDocument { pages, arrival, reservation, .. } = document;
     let server_keys = arrival.key().map(EnvironmentKey::expose).map(str::to_owned);
     let task = Task {
@@ -43,14 +52,14 @@ pub(super) async fn compile(
     drop(reservation);
     step.end(answer.as_ref().map_or_else(|error| error.reason().into(), |_| Outcome::Done));
     let answer = answer?;
-    metrics.environments.compiled(&environment.namespace, &environment.name, answer.finding_count);
+    metrics.environments.set_findings(&environment.namespace, &environment.name, answer.finding_count);
     let updated_at = answer.about.updated_at.as_deref();
     let provenance = Provenance {
         client_key: answer.about.client_key.clone(),
         updated_at: updated_at.and_then(|at| at.parse().ok()),
     };
     let version = arrival.cached_version(updated_at);
-    Ok((compiled(environment, answer), version, provenance))
+    Ok(CompiledDocument { compiled: compiled(environment, answer), version, provenance })
 }
 
 fn compiled(environment: &Environment<'_>, answer: Response) -> Compiled {
@@ -65,6 +74,6 @@ fn compiled(environment: &Environment<'_>, answer: Response) -> Compiled {
         findings: answer.findings.clone(),
         finding_count: count(answer.finding_count),
     };
-    let summary = GuardBaseline::of(&answer.about, &environment.spec.source);
-    Compiled { snapshot: Snapshot::from(answer), contents, summary }
+    let baseline = GuardBaseline::of(&answer.about, &environment.spec.source);
+    Compiled { snapshot: Snapshot::from(answer), contents, baseline }
 }

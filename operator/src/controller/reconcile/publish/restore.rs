@@ -4,12 +4,12 @@ use std::{pin::pin, time::Duration};
 
 use tokio::time::{Instant, sleep_until};
 
-use super::{
-    desired::{Desired, DesiredSnapshot},
-    environment::Environment,
-    schedule,
-};
 use crate::{
+    controller::reconcile::{
+        desired::{Desired, DesiredSnapshot},
+        environment::Environment,
+        schedule,
+    },
     publish::{Destination, Publisher},
     source::fetch::Retry,
 };
@@ -20,7 +20,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Runs `work`, and restores the desired snapshot's objects at intervals meanwhile. Failed restorations are repeated
 /// with a growing back-off, and the first one waits for the end of a publication's back-off. They are not reported: the
 /// reconciliation publishes after the work, and reports a failure.
-pub(super) async fn run_and_restore<T>(
+pub(crate) async fn run_and_restore<T>(
     work: impl Future<Output = T>,
     environment: &Environment<'_>,
     publisher: &Publisher,

@@ -2,17 +2,19 @@
 
 use tokio::time::Instant;
 
-use super::{desired::Desired, environment::Environment, observe::Observed, report::Reported};
 use crate::{
     api::ObjectKind,
-    controller::report::Publication,
+    controller::{
+        reconcile::{desired::Desired, environment::Environment, observe::Observed, report::Reported},
+        report::Publication,
+    },
     publish::{Destination, Publisher},
     rollout::{MountingObsolete, PodLister},
 };
 
 /// Deletes the obsolete objects if no pod mounts them. Returns the other kind while its objects stay and are kept up to
 /// date. A failure is only logged: a later reconciliation tries again.
-pub(super) async fn withdraw(
+pub(crate) async fn withdraw(
     environment: &Environment<'_>,
     publisher: &Publisher,
     lister: &PodLister,
@@ -70,7 +72,7 @@ pub(super) async fn withdraw(
 }
 
 /// Returns the kind of objects whose publication is not complete, and whose objects are not deleted.
-pub(super) fn unfinished(
+pub(crate) fn unfinished(
     environment: &Environment<'_>,
     publisher: &Publisher,
     reported: &Reported,

@@ -2,33 +2,35 @@
 
 use std::sync::Arc;
 
-use super::{
-    desired::{Desired, DesiredSnapshot, record},
-    environment::Environment,
-    observe::Observed,
-};
+use super::replacement::{Archiving, Kept, Replacement};
 use crate::{
     api::Changes,
-    controller::metrics::{Metrics, Outcome, Step},
+    controller::{
+        metrics::{Metrics, Outcome, Step},
+        reconcile::{
+            desired::{Desired, DesiredSnapshot},
+            environment::Environment,
+            observe::Observed,
+        },
+    },
     guard::GuardBaseline,
-    publish::changes,
-    publish::{ArchivedRevision, Error, Evicted, Publisher, Snapshot, WriteCache},
+    publish::{Error, Evicted, Publisher, Snapshot, WriteCache, changes},
 };
 
 /// Snapshot that was published.
 #[derive(Debug)]
-pub(super) struct Applied {
-    pub(super) snapshot: Arc<Snapshot>,
+pub(crate) struct Applied {
+    pub(crate) snapshot: Arc<Snapshot>,
     /// Names of its objects.
-    pub(super) objects: Vec<String>,
+    pub(crate) objects: Vec<String>,
 }
 
 /// Environment whose snapshot is published, and the means to publish it.
-pub(super) struct Apply<'a> {
-    pub(super) environment: &'a Environment<'a>,
-    pub(super) publisher: &'a Publisher,
-    pub(super) metrics: &'a Metrics,
-    pub(super) observed: &'a Observed,
+pub(crate) struct Apply<'a> {
+    pub(crate) environment: &'a Environment<'a>,
+    pub(crate) publisher: &'a Publisher,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) observed: &'a Observed,
 }
 
 impl Apply<'_> {
@@ -36,7 +38,7 @@ impl Apply<'_> {
     ///
     /// # Errors
     /// If the snapshot cannot be published. It stays the desired one.
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         chosen: Arc<Snapshot>,
         accepted: Option<&GuardBaseline>,
@@ -61,12 +63,12 @@ impl Apply<'_> {
         next.replaces = None;
         let changes = next.record.as_ref().and_then(|record| record.changes.as_ref());
         let (namespace, environment, revision) = (&environment.namespace, &environment.name, &snapshot.revision);
-        metrics.environments.published(namespace, environment, snapshot.size());
+        metrics.environments.set_published_bytes(namespace, environment, snapshot.size());
         match changes.filter(|_| is_first) {
             Some(changes) => {
                 let (objects, previous) = (published.written, &changes.previous);
                 tracing::info!(namespace, environment, revision, previous, objects, %changes, "published the revision");
-                metrics.environments.changed(namespace, environment, changes.count);
+                metrics.environments.count_changed_flags(namespace, environment, changes.count);
             }
             None if published.written > 0 => {
                 tracing::info!(namespace, environment, revision, objects = published.written, "published the revision");
@@ -103,8 +105,8 @@ impl Apply<'_> {
         Ok(Applied { snapshot, objects: published.objects })
     }
 
-    /// Returns the desired snapshot that replaces the current one, with the current one in its history, and the revisions
-    /// that its record has no room for.
+    /// Returns the desired snapshot that replaces the one so far, with that one in its history, and the revisions that its
+    /// record has no room for.
     async fn replace(
         &self,
         chosen: Arc<Snapshot>,
@@ -112,66 +114,30 @@ impl Apply<'_> {
         desired: &mut Desired,
     ) -> (DesiredSnapshot, Evicted) {
         let Self { environment, observed, .. } = self;
-        let outgoing = desired.snapshot.take();
-        let is_live = outgoing.is_none() && observed.revision.as_ref() == Some(&chosen.revision);
-        let before = outgoing.as_ref().map_or_else(|| observed.record.clone(), |outgoing| outgoing.record.clone());
-        let is_same =
-            is_live || outgoing.as_ref().is_some_and(|outgoing| outgoing.snapshot.revision == chosen.revision);
-        let is_published = is_live || is_same && outgoing.as_ref().is_some_and(|outgoing| outgoing.is_published);
-        let dropped_were_deleted = outgoing.as_ref().is_some_and(|outgoing| outgoing.dropped_are_deleted);
-        let mut record = record(before, accepted, is_same);
         // The schema limits the value to 0 to 20.
         let limit = usize::try_from(environment.spec.revision_history_limit).unwrap_or_default();
-        let replaces = outgoing.as_ref().filter(|_| !is_published).and_then(|outgoing| {
-            if outgoing.is_published { Some(Arc::clone(&outgoing.snapshot)) } else { outgoing.replaces.clone() }
-        });
-        if let (Some(record), Some(replaces), false) = (&mut record, &replaces, is_same) {
-            record.changes = changes(replaces, &chosen).await;
-        }
-        let outgoing = outgoing.filter(|outgoing| !is_same && outgoing.is_published && limit > 0);
-        let mut dropped = Vec::new();
-        if let (Some(record), Some(outgoing)) = (&mut record, outgoing) {
-            let (since, changes) = match outgoing.record {
-                Some(record) => (record.published_at, record.changes),
-                None => (record.published_at.clone(), None),
-            };
-            let past = ArchivedRevision::of(&outgoing.snapshot, since, changes);
-            if self.archive(&outgoing.snapshot, &mut desired.cache).await {
-                record.history.retain(|past| past.revision != outgoing.snapshot.revision);
-                record.history.insert(0, past);
-            } else if record.history.iter().all(|past| past.revision != outgoing.snapshot.revision) {
-                // Some of its copies may exist, although their writes failed.
-                dropped.push(past);
-            }
-        }
-        let needed = [environment.spec.pin.as_str(), &chosen.revision];
-        dropped.extend(record.as_mut().map(|record| record.trim(limit, &needed)).unwrap_or_default());
-        // A record that lists deleted copies is not written again only to list them no more.
-        let dropped_are_deleted = dropped_were_deleted && is_same && dropped.is_empty();
-        if let Some(record) = &mut record {
-            record.files = chosen.digests();
-            if dropped_were_deleted && !dropped_are_deleted {
-                record.dropped.clear();
-            }
-            record.dropped.splice(..0, dropped);
-            if !(is_same || observed.destination.may_have_other_kind) {
-                record.archived_in_other_kind.clear();
-            }
-        }
-        let evicted = record.as_mut().map(|record| record.evict(&needed)).unwrap_or_default();
-        let dropped_are_deleted = dropped_are_deleted && evicted.current.is_empty();
-        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces, dropped_are_deleted }, evicted)
+        let replacement = Replacement::of(Arc::clone(&chosen), desired.snapshot.take(), observed, accepted);
+        let changes = match replacement.compared() {
+            Some(previous) => changes(previous, &chosen).await,
+            None => None,
+        };
+        let archiving = match replacement.outgoing() {
+            Some(outgoing) if limit > 0 => self.archive(outgoing, &mut desired.cache).await,
+            _ => Archiving::NotWanted,
+        };
+        let other_kind = observed.destination.may_have_other_kind;
+        replacement.finish(changes, archiving, Kept { limit, pin: &environment.spec.pin, other_kind })
     }
 
-    /// Archives a replaced snapshot and returns true on success. A failure is only logged and counted: the new snapshot
-    /// is published in any case, because it matters more.
-    async fn archive(&self, snapshot: &Snapshot, cache: &mut WriteCache) -> bool {
+    /// Archives a replaced snapshot. A failure is only logged and counted: the new snapshot is published in any case,
+    /// because it matters more.
+    async fn archive(&self, snapshot: &Snapshot, cache: &mut WriteCache) -> Archiving {
         let Self { environment, publisher, metrics, observed } = self;
         let step = metrics.begin(Step::Archive);
         match publisher.archive(&observed.destination, snapshot, cache).await {
             Ok(()) => {
                 step.end(Outcome::Done);
-                true
+                Archiving::Done
             }
             Err(error) => {
                 step.end(error.reason());
@@ -184,7 +150,7 @@ impl Apply<'_> {
                     %error,
                     "cannot archive the replaced revision: spec.pin cannot go back to it"
                 );
-                false
+                Archiving::Failed
             }
         }
     }

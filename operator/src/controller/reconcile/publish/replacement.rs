@@ -1,0 +1,278 @@
+//! Replacement of the desired snapshot by the chosen one: the record that is published with it, and the revisions that it
+//! keeps. Pure.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::{
+    api::Changes,
+    controller::reconcile::{desired::DesiredSnapshot, observe::Observed},
+    guard::GuardBaseline,
+    publish::{ArchivedRevision, Evicted, Record, Snapshot},
+};
+
+/// Chosen snapshot beside the desired one so far.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    chosen: Arc<Snapshot>,
+    record: Option<Record>,
+    /// True if the chosen revision is the desired one, or without one the published one.
+    is_same: bool,
+    /// True if the chosen revision is published already.
+    is_published: bool,
+    /// Published snapshot that the chosen one replaces.
+    replaces: Option<Arc<Snapshot>>,
+    /// Desired snapshot so far, if it is published and another one.
+    outgoing: Option<DesiredSnapshot>,
+    /// True if the copies of the revisions that the record listed as dropped are deleted.
+    dropped_were_deleted: bool,
+}
+
+/// What happened to the copies of the outgoing snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Archiving {
+    /// No snapshot leaves, or no earlier revisions are kept.
+    NotWanted,
+    /// All copies are written.
+    Done,
+    /// Some copies may exist, although their writes failed.
+    Failed,
+}
+
+/// Revisions that the record keeps besides the chosen one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept<'a> {
+    /// Number of earlier revisions in the history.
+    pub(super) limit: usize,
+    /// Revision that `spec.pin` names. Empty if it names none.
+    pub(super) pin: &'a str,
+    /// True if copies of the other kind may exist.
+    pub(super) other_kind: bool,
+}
+
+impl Replacement {
+    /// Compares the chosen snapshot with the `desired` one so far. `accepted` summarizes the document that was accepted
+    /// last.
+    pub(super) fn of(
+        chosen: Arc<Snapshot>,
+        desired: Option<DesiredSnapshot>,
+        observed: &Observed,
+        accepted: Option<&GuardBaseline>,
+    ) -> Self {
+        let Some(desired) = desired else {
+            let is_same = observed.revision.as_ref() == Some(&chosen.revision);
+            let record = next_record(observed.record.clone(), accepted, is_same);
+            let (is_published, replaces, outgoing, dropped_were_deleted) = (is_same, None, None, false);
+            return Self { chosen, record, is_same, is_published, replaces, outgoing, dropped_were_deleted };
+        };
+        let is_same = desired.snapshot.revision == chosen.revision;
+        let is_published = is_same && desired.is_published;
+        let replaces =
+            if desired.is_published { Some(Arc::clone(&desired.snapshot)) } else { desired.replaces.clone() };
+        Self {
+            chosen,
+            record: next_record(desired.record.clone(), accepted, is_same),
+            is_same,
+            is_published,
+            replaces: replaces.filter(|_| !is_published),
+            dropped_were_deleted: desired.dropped_are_deleted,
+            outgoing: Some(desired).filter(|desired| !is_same && desired.is_published),
+        }
+    }
+
+    /// Returns the published snapshot whose flags the record compares with those of the chosen one.
+    pub(super) fn compared(&self) -> Option<&Arc<Snapshot>> {
+        self.replaces.as_ref().filter(|_| !self.is_same && self.record.is_some())
+    }
+
+    /// Returns the snapshot that becomes an earlier revision.
+    pub(super) fn outgoing(&self) -> Option<&Arc<Snapshot>> {
+        self.outgoing.as_ref().filter(|_| self.record.is_some()).map(|outgoing| &outgoing.snapshot)
+    }
+
+    /// Returns the new desired snapshot, and the revisions that its record has no room for. `changes` are the flags that
+    /// differ from those of the compared snapshot.
+    pub(super) fn finish(
+        self,
+        changes: Option<Changes>,
+        archiving: Archiving,
+        kept: Kept<'_>,
+    ) -> (DesiredSnapshot, Evicted) {
+        let is_compared = self.compared().is_some();
+        let Self { chosen, mut record, is_same, is_published, replaces, outgoing, dropped_were_deleted } = self;
+        let mut dropped_are_deleted = dropped_were_deleted && is_same;
+        let mut evicted = Evicted::default();
+        if let Some(record) = &mut record {
+            if is_compared {
+                record.changes = changes;
+            }
+            let lost = outgoing.and_then(|outgoing| record.add_outgoing(outgoing, archiving));
+            let needed = [kept.pin, &chosen.revision];
+            let dropped: Vec<ArchivedRevision> = lost.into_iter().chain(record.trim(kept.limit, &needed)).collect();
+            // A record that lists deleted copies is not written again only to list them no more.
+            dropped_are_deleted &= dropped.is_empty();
+            if dropped_were_deleted && !dropped_are_deleted {
+                record.dropped.clear();
+            }
+            record.dropped.splice(..0, dropped);
+            record.files = chosen.digests();
+            if !(is_same || kept.other_kind) {
+                record.archived_in_other_kind.clear();
+            }
+            evicted = record.evict(&needed);
+            dropped_are_deleted &= evicted.current.is_empty();
+        }
+        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces, dropped_are_deleted }, evicted)
+    }
+}
+
+impl Record {
+    /// Adds the outgoing snapshot to the history if it is archived. Returns its entry if some of its copies may exist
+    /// without an entry in the history.
+    fn add_outgoing(&mut self, outgoing: DesiredSnapshot, archiving: Archiving) -> Option<ArchivedRevision> {
+        let (since, changes) = match outgoing.record {
+            Some(record) => (record.published_at, record.changes),
+            None => (self.published_at.clone(), None),
+        };
+        let past = ArchivedRevision::of(&outgoing.snapshot, since, changes);
+        match archiving {
+            Archiving::NotWanted => None,
+            Archiving::Done => {
+                self.history.retain(|known| known.revision != past.revision);
+                self.history.insert(0, past);
+                None
+            }
+            Archiving::Failed => {
+                Some(past).filter(|past| self.history.iter().all(|known| known.revision != past.revision))
+            }
+        }
+    }
+}
+
+/// Builds the record of the chosen snapshot from the record `before`. `is_same` is true if the chosen revision is the
+/// one of `before`; `accepted` summarizes the document that was accepted last. Dropped revisions stay in the record until
+/// their copies are deleted: a process that ends before leaves them to the next one.
+fn next_record(before: Option<Record>, accepted: Option<&GuardBaseline>, is_same: bool) -> Option<Record> {
+    match (before, accepted) {
+        // The snapshot stays published since the same time, so the record is not written again only for a newer time.
+        (Some(before), Some(accepted)) if is_same && !before.document.has_source_of(accepted) => {
+            Some(Record { document: accepted.clone(), ..before })
+        }
+        (Some(before), _) if is_same => Some(before),
+        (before, accepted) => {
+            let (document, history, dropped, archived_in_other_kind) = match before {
+                Some(Record { document, history, dropped, archived_in_other_kind, .. }) => {
+                    (accepted.cloned().unwrap_or(document), history, dropped, archived_in_other_kind)
+                }
+                None => (accepted?.clone(), Vec::new(), Vec::new(), Vec::new()),
+            };
+            Some(Record {
+                published_at: Time(this_second()),
+                document,
+                changes: None,
+                history,
+                dropped,
+                archived_in_other_kind,
+                files: BTreeMap::new(), // those of the chosen snapshot, which is not known here
+            })
+        }
+    }
+}
+
+/// Returns the current time in whole seconds, the precision in which the API server stores times.
+fn this_second() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{controller::reconcile::environment::Environment, publish::File};
+
+    fn snapshot(revision: &str) -> Arc<Snapshot> {
+        Arc::new(Snapshot::new(revision.to_owned(), vec![File::new("core".to_owned(), revision.as_bytes().to_vec())]))
+    }
+
+    fn baseline() -> GuardBaseline {
+        let summary = json!({"source": "s", "environment": "e", "features": 1, "segments": 0, "overrides": 0});
+        serde_json::from_value(summary).unwrap()
+    }
+
+    /// Returns an environment of which nothing is published.
+    fn observed() -> Observed {
+        let object = serde_json::from_value(json!({
+            "apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment",
+            "metadata": {"name": "storefront", "namespace": "shop", "uid": "uid-1"},
+            "spec": {"source": {"document": {"configMapKeyRef": {"name": "flags", "key": "environment.json"}}}},
+        }));
+        let destination = Environment::new(&object.unwrap()).destination(None).unwrap();
+        Observed { destination, revision: None, record: None, only_in: None }
+    }
+
+    const KEPT: Kept<'static> = Kept { limit: 2, pin: "", other_kind: false };
+
+    /// Replaces `desired` by a snapshot of this revision, as if its publication succeeded.
+    fn publish(revision: &str, desired: Option<DesiredSnapshot>, archiving: Archiving) -> DesiredSnapshot {
+        let replacement = Replacement::of(snapshot(revision), desired, &observed(), Some(&baseline()));
+        let (next, _) = replacement.finish(None, archiving, KEPT);
+        DesiredSnapshot { is_published: true, replaces: None, ..next }
+    }
+
+    fn history(desired: &DesiredSnapshot) -> Vec<&str> {
+        let record = desired.record.as_ref().unwrap();
+        record.history.iter().map(|past| past.revision.as_str()).collect()
+    }
+
+    #[test]
+    fn replaced_revision_is_first_in_history_and_oldest_is_dropped() {
+        let mut desired = publish("a", None, Archiving::NotWanted);
+        for revision in ["b", "c", "d"] {
+            desired = publish(revision, Some(desired), Archiving::Done);
+        }
+        assert_eq!(history(&desired), ["c", "b"]);
+        let record = desired.record.as_ref().unwrap();
+        assert_eq!(record.dropped[0].revision, "a");
+        assert!(!desired.dropped_are_deleted, "the copies of the dropped revision are still to be deleted");
+    }
+
+    #[test]
+    fn revision_that_comes_back_is_in_history_once() {
+        let mut desired = publish("a", None, Archiving::NotWanted);
+        for revision in ["b", "a", "b"] {
+            desired = publish(revision, Some(desired), Archiving::Done);
+        }
+        assert_eq!(history(&desired), ["a", "b"]);
+    }
+
+    #[test]
+    fn copies_of_failed_archiving_are_listed_for_deletion() {
+        let desired = publish("b", Some(publish("a", None, Archiving::NotWanted)), Archiving::Failed);
+        assert!(history(&desired).is_empty());
+        assert_eq!(desired.record.unwrap().dropped[0].revision, "a");
+    }
+
+    #[test]
+    fn snapshot_that_was_never_published_leaves_no_history() {
+        let published = publish("a", None, Archiving::NotWanted);
+        let replacement = Replacement::of(snapshot("b"), Some(published), &observed(), None);
+        let (unpublished, _) = replacement.finish(None, Archiving::Done, KEPT);
+        assert!(!unpublished.is_published);
+        let next = Replacement::of(snapshot("c"), Some(unpublished), &observed(), None);
+        assert!(next.outgoing().is_none(), "pods never had b");
+        assert_eq!(next.compared().map(|compared| compared.revision.as_str()), Some("a"), "pods have a");
+    }
+
+    #[test]
+    fn same_revision_keeps_its_record() {
+        let before = publish("a", None, Archiving::NotWanted);
+        let record = before.record.clone();
+        let again = Replacement::of(snapshot("a"), Some(before), &observed(), Some(&baseline()));
+        assert!(again.outgoing().is_none() && again.compared().is_none());
+        assert_eq!(again.finish(None, Archiving::NotWanted, KEPT).0.record, record);
+    }
+}

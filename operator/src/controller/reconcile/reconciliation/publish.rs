@@ -1,0 +1,169 @@
+//! Choose, fit, apply, withdraw and notify steps: publishes the newest accepted snapshot, or the pinned one.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::{
+    api::Delivered,
+    controller::{
+        reconcile::{
+            Context,
+            desired::BackOff,
+            environment::Environment,
+            error::Error,
+            memory::keep,
+            observe::Observed,
+            publish::{
+                apply::{Applied, Apply},
+                choose::{Choice, archived, choose},
+                fit::{self, Room},
+                notify::notify,
+                served::contents,
+                withdraw,
+            },
+            report::report_ahead,
+            schedule,
+            state::EnvironmentState,
+        },
+        report::{Failure, FetchOutcome, Pin, Publication, WorkOutcome},
+    },
+    memory::Memory,
+    publish::{self, Destination, Publisher, Snapshot},
+};
+
+/// Publishes the newest accepted snapshot, or the pinned one, and notifies pods.
+pub(super) async fn publish(
+    environment: &Environment<'_>,
+    context: &Context,
+    observed: &Observed,
+    state: &mut EnvironmentState,
+    fetch: FetchOutcome,
+) -> WorkOutcome {
+    let Choice { snapshot, pin } = match select(environment, &context.publisher, &context.memory, observed, state).await
+    {
+        Ok(choice) => choice,
+        Err(error) => return failed(environment, observed, state, fetch, &error.into(), Pin::None),
+    };
+    let applied = match fit_and_apply(environment, context, observed, state, snapshot).await {
+        Ok(applied) => applied,
+        Err(error) => return failed(environment, observed, state, fetch, &error, pin),
+    };
+    state.desired.succeeded();
+    let failure = state.candidate.failure().or(state.room.failure()).cloned();
+    let Some(applied) = applied else {
+        let publication = failure.map_or(Publication::None, Publication::Failed);
+        return WorkOutcome { fetch, pin, publication, revision: observed.revision.clone() };
+    };
+    let revision = Some(applied.snapshot.revision.clone());
+    let publication = deliver(environment, context, &observed.destination, state, applied, failure).await;
+    WorkOutcome { fetch, pin, publication, revision }
+}
+
+/// Selects the snapshot that should be published.
+///
+/// # Errors
+/// If the pinned revision is archived, and cannot be read, or has no room in memory.
+async fn select(
+    environment: &Environment<'_>,
+    publisher: &Publisher,
+    memory: &Arc<Memory>,
+    observed: &Observed,
+    state: &mut EnvironmentState,
+) -> Result<Choice, publish::Error> {
+    let EnvironmentState { candidate, desired, .. } = state;
+    let mut restored = match archived(&environment.spec.pin, candidate, desired, observed) {
+        Some(past) => publisher.read_archived(&observed.destination, past).await?,
+        None => None,
+    };
+    if let Some(restored) = &mut restored {
+        keep(environment, memory, restored, candidate, desired, observed)?;
+    }
+    Ok(choose(&environment.spec.pin, candidate, desired, observed, restored))
+}
+
+/// Publishes the selected snapshot, or the last good one while running pods have no room for it. `None` if there is
+/// neither.
+///
+/// # Errors
+/// If the status is not written ahead of the first Secret, or the snapshot cannot be published.
+async fn fit_and_apply(
+    environment: &Environment<'_>,
+    context: &Context,
+    observed: &Observed,
+    state: &mut EnvironmentState,
+    selected: Option<Arc<Snapshot>>,
+) -> Result<Option<Applied>, Error> {
+    let Context { publisher, lister, metrics, reports, .. } = context;
+    let EnvironmentState { candidate, desired, reported, room, .. } = state;
+    let Some(selected) = selected else {
+        *room = Room::default();
+        return Ok(None);
+    };
+    let Some(fitting) = fit::fit(environment, lister, observed, selected, desired, reported, room).await else {
+        return Ok(None);
+    };
+    report_ahead(environment, reports, observed.destination.object_kind, reported).await?;
+    let accepted = candidate.newest().map(|newest| &newest.baseline);
+    let apply = Apply { environment, publisher, metrics, observed };
+    Ok(Some(apply.run(fitting, accepted, desired).await?))
+}
+
+/// Withdraws obsolete objects, notifies pods of the published snapshot, and describes the publication. `failure` keeps
+/// the last document from being published.
+async fn deliver(
+    environment: &Environment<'_>,
+    context: &Context,
+    destination: &Destination,
+    state: &mut EnvironmentState,
+    applied: Applied,
+    failure: Option<Failure>,
+) -> Publication {
+    let Context { publisher, lister, nudger, metrics, .. } = context;
+    let Applied { snapshot, objects } = applied;
+    let delivered = Delivered {
+        object_kind: destination.object_kind,
+        overrides_files: i32::try_from(snapshot.overrides_files()).unwrap_or(i32::MAX),
+        core_bytes: i64::try_from(snapshot.core_bytes()).ok(),
+        formerly: withdraw::withdraw(environment, publisher, lister, destination, &mut state.desired).await,
+    };
+    let published_at = state.desired.published_at();
+    notify(environment, nudger, metrics, &destination.owner, &snapshot.revision, published_at, &mut state.rollout);
+    if let Some(failure) = failure {
+        return Publication::Failed(failure);
+    }
+    let mut contents = contents(&snapshot, &state.candidate, state.reported.status(environment)).await;
+    if let (Some(contents), Some(finding)) = (&mut contents, state.room.finding(&snapshot)) {
+        contents.add(finding);
+    }
+    Publication::Done { objects, delivered, contents }
+}
+
+fn failed(
+    environment: &Environment<'_>,
+    observed: &Observed,
+    state: &mut EnvironmentState,
+    fetch: FetchOutcome,
+    error: &Error,
+    pin: Pin,
+) -> WorkOutcome {
+    let failure = failed_publication(environment, state, error, pin.clone(), false);
+    WorkOutcome { fetch, pin, publication: Publication::Failed(failure), revision: observed.revision.clone() }
+}
+
+/// Logs a failed publication, and starts its back-off. `is_blind` is true if the published objects cannot be read.
+pub(super) fn failed_publication(
+    environment: &Environment<'_>,
+    state: &mut EnvironmentState,
+    error: &Error,
+    pin: Pin,
+    is_blind: bool,
+) -> Failure {
+    error.log(environment, &state.reported);
+    let failure = error.to_failure();
+    let interval = environment.spec.refresh.interval.get();
+    let wait = schedule::after_failure(error.retry(), state.desired.failures, interval, fastrand::f64());
+    let until = Instant::now() + wait;
+    state.desired.failed(BackOff { until, failure: failure.clone(), pin, is_blind });
+    failure
+}

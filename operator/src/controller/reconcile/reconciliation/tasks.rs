@@ -1,0 +1,36 @@
+//! Receive, observe pods, listen and collect steps: the tasks that run beside the reconciliations.
+
+use crate::controller::{
+    reconcile::{
+        Context,
+        background::{
+            collect::{collect, idle_flags},
+            listen::listen,
+            observe_pods::observe_pods,
+        },
+        environment::Environment,
+        observe::Observed,
+        state::EnvironmentState,
+    },
+    report::TaskStates,
+};
+
+/// Starts, changes or ends the tasks, and returns their states. `published` is the revision that is published, and
+/// `webhook` the state of the reception, which began before the other steps.
+pub(super) async fn start_tasks(
+    environment: &Environment<'_>,
+    context: &Context,
+    state: &mut EnvironmentState,
+    observed: Option<&Observed>,
+    published: Option<&str>,
+    webhook: Option<String>,
+) -> TaskStates {
+    let Context { observer, streams, collector, metrics, .. } = context;
+    let EnvironmentState { source, desired, reported, uses, .. } = state;
+    let pods = observed
+        .and_then(|observed| observe_pods(environment, observer, metrics, &observed.destination, desired, published));
+    let realtime = listen(environment, streams, source.provenance());
+    let analytics = collect(environment, collector, source);
+    let idle_flags = idle_flags(environment, collector, analytics.is_some(), desired, reported, uses).await;
+    TaskStates { webhook, pods, realtime, analytics, idle_flags }
+}

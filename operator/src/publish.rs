@@ -49,7 +49,7 @@ pub use self::{
     record::{ArchivedRevision, Record},
     record_bounds::Evicted,
     snapshot::{File, Snapshot},
-    surplus::SURPLUS_GRACE,
+    surplus::{Deletion, SURPLUS_GRACE},
     write::is_terminating,
 };
 use crate::{
@@ -256,17 +256,6 @@ impl Publisher {
         !self.last_first(destination.other_kind(), |format| format == FORMAT).is_empty()
     }
 
-    /// Deletes the objects that [`Publisher::has_obsolete`] finds.
-    ///
-    /// # Errors
-    /// If the API server rejects a request or does not answer in time.
-    pub async fn delete_obsolete(&self, destination: &Destination, cache: &mut WriteCache) -> Result<(), Error> {
-        for (objects, found) in self.obsolete(destination) {
-            self.delete(objects, &found, cache).await?;
-        }
-        Ok(())
-    }
-
     /// Drops the cached Secrets of deleted environments.
     pub fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
         self.secrets.retain(is_there);
@@ -376,6 +365,7 @@ impl Publisher {
         let of_owner = |found: &ObjectMeta| {
             let environment = found.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
             found.namespace.as_ref() == Some(&owner.namespace)
+                && found.deletion_timestamp.is_none()
                 && environment.map(String::as_str) == Some(owner.environment.as_str())
                 && is_wanted(owner.format(found))
                 && owner.owns(found)

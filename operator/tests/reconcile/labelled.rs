@@ -112,6 +112,48 @@ async fn surplus_objects_beyond_one_publication_are_deleted_at_next_look() {
     assert_eq!(deletions(&calls), 50);
 }
 
+/// Whoever may write ConfigMaps may give them finalizers, which hold deleted objects for ever.
+#[tokio::test]
+async fn objects_that_finalizers_hold_take_no_deletion_from_others() {
+    let mut desk = Desk::new(Duration::ZERO);
+    let published = snapshot("1", &[("core", "c")]);
+    for number in 0..300 {
+        let mut held = labelled("a", &format!("z-{number}"), b"");
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        held["metadata"]["deletionTimestamp"] = json!("2026-11-20T00:00:00Z");
+        desk.cluster.put(&held);
+    }
+    desk.cluster.put(&labelled("a", "x", b""));
+    let (_, calls) = desk.publish(&published).await;
+    assert_eq!(calls.iter().filter(|call| call.starts_with("delete ")).collect::<Vec<_>>(), ["delete remora-a-v3-x"]);
+    assert_eq!(deletions(&desk.publish(&published).await.1), 0, "held objects are not deleted again");
+}
+
+#[tokio::test]
+async fn obsolete_objects_are_deleted_at_pace_of_surplus() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
+    operator.turn(fenv(1, &json!({}))).await;
+    // Their names precede the one of the core, which the publisher keeps up to date until all are deleted.
+    for number in 0..430 {
+        cluster.put(&labelled("storefront", &format!("a-{number}"), b""));
+    }
+    let spec = json!({"delivery": {"as": "Secret"}, "refresh": {"interval": "24h"}});
+    let core = "remora-storefront-v3-core".to_owned();
+    for (generation, expected) in [(2, 200), (3, 200), (4, 31), (5, 0)] {
+        let mut object = fenv(generation, &spec);
+        object["status"] = cluster.last_status();
+        let (action, calls) = operator.turn(object).await;
+        assert_eq!(deletions(&calls), expected, "{calls:?}");
+        assert!(generation == 2 || !calls.contains(&format!("patch {core}")), "the core was deleted too early");
+        let is_last = expected < 200;
+        assert_eq!(cluster.names().contains(&core), !is_last);
+        assert_eq!(cluster.last_status()["delivery"]["formerly"].is_null(), is_last);
+        assert!(wait(&action) <= Duration::from_secs(66), "{action:?}");
+    }
+}
+
 /// Without the digests of their records, the cores beyond the bound would be written by each publication.
 #[tokio::test]
 async fn publication_beyond_room_for_records_writes_nothing_twice() {

@@ -6,7 +6,7 @@ use super::{desired::Desired, environment::Environment, observe::Observed, repor
 use crate::{
     api::ObjectKind,
     controller::report::Publication,
-    publish::{Destination, Publisher},
+    publish::{Deletion, Destination, Publisher},
     rollout::{MountingObsolete, PodLister},
 };
 
@@ -56,7 +56,12 @@ pub(super) async fn withdraw(
         }
     }
     match publisher.delete_obsolete(destination, &mut desired.cache).await {
-        Ok(()) => None,
+        Ok(Deletion::Complete) => None,
+        Ok(Deletion::Partial) => {
+            // The next reconciliation goes on, and does not wait for the grace period again.
+            desired.obsolete_since = Some(since);
+            other_kind
+        }
         Err(error) => {
             tracing::warn!(
                 namespace,

@@ -58,6 +58,7 @@ use crate::{
         names::{FORMAT, Format, label},
         resource_version::is_older,
     },
+    memory::Memory,
     watched::{self, Views, Watched, watched},
 };
 
@@ -89,6 +90,8 @@ pub struct Publisher {
     objects: Objects,
     secrets: SecretCache,
     reads: SnapshotReads,
+    /// Memory for snapshots that are read.
+    memory: Arc<Memory>,
     grace: Duration,
 }
 
@@ -121,13 +124,20 @@ pub struct Published {
 impl Publisher {
     /// Creates a publisher that finds existing objects in `objects` and deletes unneeded ones after `grace`.
     pub fn new(client: Client, objects: Objects, grace: Duration) -> Self {
-        Self { client, objects, secrets: SecretCache::default(), reads: SnapshotReads::default(), grace }
+        let (secrets, reads, memory) = (SecretCache::default(), SnapshotReads::default(), Memory::new(usize::MAX));
+        Self { client, objects, secrets, reads, memory, grace }
     }
 
     /// Reads snapshots in the place that other publishers use, too.
     #[must_use]
     pub fn sharing(self, reads: &SnapshotReads) -> Self {
         Self { reads: reads.clone(), ..self }
+    }
+
+    /// Reads snapshots into this memory, which bounds them.
+    #[must_use]
+    pub fn within(self, memory: &Arc<Memory>) -> Self {
+        Self { memory: Arc::clone(memory), ..self }
     }
 
     /// Waits until the metadata watch has listed all objects. Never returns if the watch has ended.
@@ -359,7 +369,7 @@ impl Publisher {
     }
 
     /// Returns the objects in the wanted formats, highest number first, so that an incomplete deletion leaves no gap in
-    /// the numbers.
+    /// the numbers. Objects that are being deleted are gone already: a finalizer of somebody else may hold them for ever.
     fn last_first(&self, objects: Collection<'_>, is_wanted: impl Fn(Format) -> bool) -> Vec<Arc<ObjectMeta>> {
         let owner = objects.owner;
         let of_owner = |found: &ObjectMeta| {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use remora_operator::{
     api::ObjectKind,
-    publish::{File, Record},
+    memory::Memory,
+    publish::{Error, File, Record},
 };
 use remora_snapshot::files;
 use serde_json::{Value, json};
@@ -76,6 +77,35 @@ async fn snapshot_with_file_beyond_its_limit_is_not_read_back() {
     desk.cluster.put(&labelled("a", "overrides-00", "x".repeat(files::MAX_FILE_BYTES + 1).as_bytes()));
     desk.cluster.observe(&mut desk.writer);
     assert_eq!(desk.publisher.read_published(&destination()).await.unwrap(), None);
+}
+
+/// Whoever may write ConfigMaps decides how large the objects are that a restarted controller reads.
+#[tokio::test]
+async fn snapshot_beyond_memory_of_namespace_is_not_read_to_its_end() {
+    let mut desk = Desk::new(Duration::MAX);
+    let large = "x".repeat(100_000);
+    let files = ["overrides-00", "overrides-01", "overrides-02", "overrides-03"].map(|name| (name, large.as_str()));
+    let published = snapshot("1", &[[("core", "c")].as_slice(), &files].concat());
+    desk.publish(&published).await.0.unwrap();
+    desk.cluster.observe(&mut desk.writer);
+    let memory = Memory::new(450_000);
+    desk.publisher = desk.publisher.within(&memory);
+
+    // Another environment of the namespace has most of the memory.
+    let mut other = published.clone();
+    other.files.truncate(2);
+    other.keep_in(&memory, "shop", 0).unwrap();
+    desk.cluster.calls();
+    let read = desk.publisher.read_published(&destination()).await;
+    assert!(matches!(read, Err(Error::OutOfMemory { .. })), "{read:?}");
+    let calls = ["core", "overrides-00", "overrides-01", "overrides-02"].map(|file| format!("get remora-a-v3-{file}"));
+    assert_eq!(desk.cluster.calls(), calls);
+
+    // The memory of the part that was read is returned, and a snapshot that was read has its memory once.
+    drop(other);
+    let (mut found, _) = desk.publisher.read_published(&destination()).await.unwrap().unwrap();
+    found.keep_in(&memory, "shop", 0).unwrap();
+    assert_eq!(found, published);
 }
 
 #[tokio::test]

@@ -11,7 +11,10 @@ use super::{
     memory::keep_read,
     observe::Observed,
 };
-use crate::{memory::Memory, publish::Publisher};
+use crate::{
+    memory::Memory,
+    publish::{Error, Publisher},
+};
 
 /// Time after which a snapshot that had no room in memory is read again.
 const MEMORY_PAUSE: Duration = Duration::from_secs(60);
@@ -63,6 +66,9 @@ pub(super) async fn recover(
             desired.lacks_memory = is_refused.then(|| Instant::now() + MEMORY_PAUSE);
         }
         Err(error) => {
+            if matches!(error, Error::OutOfMemory { .. }) {
+                desired.lacks_memory = Some(Instant::now() + MEMORY_PAUSE);
+            }
             let (namespace, environment) = (&environment.namespace, &environment.name);
             tracing::warn!(
                 namespace,

@@ -59,6 +59,7 @@ mod schedule;
 mod served;
 mod shared;
 mod state;
+mod turns;
 mod watches;
 mod withdraw;
 
@@ -73,6 +74,7 @@ use self::{
     namespace_bound::NamespaceBound,
     shared::Shared,
     state::{States, Uid},
+    turns::Turns,
 };
 pub use self::{
     error::Error,
@@ -107,7 +109,7 @@ pub struct Context {
     states: States,
     /// Documents from the fetch to the compiled snapshot.
     documents: NamespaceBound,
-    reconciliations: NamespaceBound,
+    turns: Turns,
     streams: Streams,
     observer: Observer,
     lister: PodLister,
@@ -130,6 +132,7 @@ impl Context {
     fn sharing(deps: Deps, shared: &Shared, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
         let Deps { client, fetcher, compiler, sidecars, webhook_receiver, metrics, instance, memory } = deps;
         let (trigger_sender, trigger_requests) = TriggerSender::new();
+        let turns = Turns::new(&shared.reconciliations, trigger_sender.clone());
         let nudger = Nudger::new(client.clone(), pods.clone()).sharing(&shared.patches);
         Self {
             collector: Collector::new(
@@ -160,7 +163,7 @@ impl Context {
             metrics,
             states: States::default(),
             documents: NamespaceBound::new(namespace_bound::DOCUMENTS),
-            reconciliations: NamespaceBound::new(namespace_bound::RECONCILIATIONS),
+            turns,
         }
     }
 
@@ -197,8 +200,9 @@ pub async fn reconcile(
     }
     context.publisher.ready().await;
     let environment = Environment::new(environment);
-    let Some(_running) = context.reconciliations.begin(&environment.namespace) else {
-        return Ok(Action::requeue(schedule::turn(fastrand::f64())));
+    let Some(_turn) = context.turns.begin(&environment.namespace, &environment.name) else {
+        // A trigger follows. Should it be lost, the environment asks again.
+        return Ok(Action::requeue(schedule::UPKEEP));
     };
     let uid = Uid(environment.uid.clone());
     let mut state = match context.states.take(&uid) {

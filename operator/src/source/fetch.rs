@@ -13,6 +13,7 @@ mod digest;
 mod error;
 mod events;
 mod failure;
+mod kept_memory;
 mod key;
 mod limiter;
 mod link;

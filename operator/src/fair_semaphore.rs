@@ -11,6 +11,9 @@ use tokio::sync::oneshot;
 /// A semaphore. A free permit goes to the waiting namespace that has the fewest permits; among equals, to the one that
 /// has waited longest for a turn. So a namespace waits for the end of one task, however many another one has waiting,
 /// and however long those take. Clones share the permits.
+///
+/// A *sparing* semaphore also keeps permits free for namespaces that have none: a namespace gets a permit only while more
+/// are free than it has. So one namespace has at most half of the permits, a second one a quarter, a third one an eighth.
 #[derive(Clone, Debug)]
 pub(crate) struct FairSemaphore(Arc<Mutex<State>>);
 
@@ -24,6 +27,7 @@ pub(crate) struct Permit {
 #[derive(Debug)]
 struct State {
     free: usize,
+    is_sparing: bool,
     /// Namespaces with permits or waiting tasks.
     namespaces: HashMap<Arc<str>, Share>,
     /// Number of turns so far.
@@ -42,7 +46,27 @@ struct Share {
 impl FairSemaphore {
     /// Creates a semaphore with this many permits.
     pub(crate) fn new(permits: usize) -> Self {
-        Self(Arc::new(Mutex::new(State { free: permits, namespaces: HashMap::new(), turns: 0 })))
+        Self::with(permits, false)
+    }
+
+    /// Creates a sparing semaphore with this many permits.
+    pub(crate) fn sparing(permits: usize) -> Self {
+        Self::with(permits, true)
+    }
+
+    fn with(permits: usize, is_sparing: bool) -> Self {
+        Self(Arc::new(Mutex::new(State { free: permits, is_sparing, namespaces: HashMap::new(), turns: 0 })))
+    }
+
+    /// Takes a permit. `None` if the namespace would have to wait.
+    pub(crate) fn try_acquire(&self, namespace: &str) -> Option<Permit> {
+        let namespace: Arc<str> = namespace.into();
+        let mut state = self.0.lock();
+        // No task of a namespace that may take a permit waits: it would have the permit.
+        state.may_take(&namespace).then(|| {
+            state.take(&namespace);
+            Permit { state: Arc::clone(&self.0), namespace }
+        })
     }
 
     /// Waits for a permit. A future that is dropped leaves the queue.
@@ -51,8 +75,7 @@ impl FairSemaphore {
         let permit = || Permit { state: Arc::clone(&self.0), namespace: Arc::clone(&namespace) };
         let turn = {
             let mut state = self.0.lock();
-            if state.free > 0 {
-                // No task waits while a permit is free.
+            if state.may_take(&namespace) {
                 state.take(&namespace);
                 None
             } else {
@@ -81,6 +104,12 @@ impl State {
         })
     }
 
+    /// True if a permit is free that the namespace may have.
+    fn may_take(&self, namespace: &str) -> bool {
+        let own = self.namespaces.get(namespace).map_or(0, |share| share.permits);
+        self.free > if self.is_sparing { own } else { 0 }
+    }
+
     fn take(&mut self, namespace: &Arc<str>) {
         self.free -= 1;
         self.turns += 1;
@@ -97,7 +126,7 @@ impl State {
         }
     }
 
-    /// Takes the free permit for the next task.
+    /// Takes a free permit for the next task. `None` if no task waits that may have one.
     fn next(&mut self) -> Option<(Arc<str>, oneshot::Sender<Permit>)> {
         self.namespaces.retain(|_, share| {
             while share.waiting.front().is_some_and(oneshot::Sender::is_closed) {
@@ -108,6 +137,10 @@ impl State {
         let waiting = self.namespaces.iter().filter(|(_, share)| !share.waiting.is_empty());
         let (namespace, _) = waiting.min_by_key(|(_, share)| (share.permits, share.turn))?;
         let namespace = Arc::clone(namespace);
+        // The others have at least as many permits.
+        if !self.may_take(&namespace) {
+            return None;
+        }
         let sender = self.namespaces.get_mut(&namespace)?.waiting.pop_front()?;
         self.take(&namespace);
         Some((namespace, sender))
@@ -172,6 +205,47 @@ mod tests {
         // The first turns are of the namespace that came first; then each of the others has two.
         let slowest = small.into_iter().max().unwrap();
         assert!(slowest <= REQUEST * (1 + 80 / 15 + 2), "{slowest:?}");
+    }
+
+    #[tokio::test]
+    async fn sparing_semaphore_keeps_permits_for_namespaces_that_have_none() {
+        let semaphore = FairSemaphore::sparing(128);
+        let mut held = Vec::new();
+        for (namespace, expected) in [("first", 64), ("second", 32), ("third", 16), ("fourth", 8)] {
+            let permits = std::iter::from_fn(|| semaphore.acquire(namespace).now_or_never());
+            held.push(permits.collect::<Vec<Permit>>());
+            assert_eq!(held.last().unwrap().len(), expected);
+        }
+        assert!(semaphore.acquire("fifth").now_or_never().is_some());
+        assert!(semaphore.acquire("first").now_or_never().is_none());
+        held.truncate(1);
+        assert!(semaphore.acquire("first").now_or_never().is_none(), "one namespace has half");
+        drop(held);
+        drop(semaphore.acquire("first").await);
+        assert!(semaphore.0.lock().namespaces.is_empty() && semaphore.0.lock().free == 128);
+    }
+
+    /// However many tasks other namespaces have, and however long they take, the queue of each namespace moves on.
+    #[tokio::test(start_paused = true)]
+    async fn no_namespace_starves_at_sparing_semaphore() {
+        let semaphore = FairSemaphore::sparing(16);
+        let noisy: Vec<String> = (0..6).map(|number| format!("noisy-{number}")).collect();
+        let endless = noisy.iter().flat_map(|namespace| (0..50).map(move |_| namespace)).map(async |namespace| {
+            loop {
+                requests(&semaphore, namespace, 1).await;
+            }
+        });
+        let small = async {
+            sleep(REQUEST * 5).await;
+            requests(&semaphore, "small", 20).await
+        };
+        let all: Vec<_> = endless.collect();
+        let took = tokio::select! {
+            took = small => took,
+            _ = join_all(all) => unreachable!("they never end"),
+        };
+        // Seven namespaces share 16 permits, so each always has at least two of them after the first turn.
+        assert!(took <= REQUEST * 12, "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -49,7 +49,7 @@ pub use self::{
     record::{ArchivedRevision, Record},
     record_bounds::Evicted,
     snapshot::{File, Snapshot},
-    surplus::SURPLUS_GRACE,
+    surplus::{Deletion, SURPLUS_GRACE},
     write::is_terminating,
 };
 use crate::{
@@ -58,6 +58,7 @@ use crate::{
         names::{FORMAT, Format, label},
         resource_version::is_older,
     },
+    memory::Memory,
     watched::{self, Views, Watched, watched},
 };
 
@@ -89,6 +90,8 @@ pub struct Publisher {
     objects: Objects,
     secrets: SecretCache,
     reads: SnapshotReads,
+    /// Memory for snapshots that are read.
+    memory: Arc<Memory>,
     grace: Duration,
 }
 
@@ -121,13 +124,20 @@ pub struct Published {
 impl Publisher {
     /// Creates a publisher that finds existing objects in `objects` and deletes unneeded ones after `grace`.
     pub fn new(client: Client, objects: Objects, grace: Duration) -> Self {
-        Self { client, objects, secrets: SecretCache::default(), reads: SnapshotReads::default(), grace }
+        let (secrets, reads, memory) = (SecretCache::default(), SnapshotReads::default(), Memory::new(usize::MAX));
+        Self { client, objects, secrets, reads, memory, grace }
     }
 
     /// Reads snapshots in the place that other publishers use, too.
     #[must_use]
     pub fn sharing(self, reads: &SnapshotReads) -> Self {
         Self { reads: reads.clone(), ..self }
+    }
+
+    /// Reads snapshots into this memory, which bounds them.
+    #[must_use]
+    pub fn within(self, memory: &Arc<Memory>) -> Self {
+        Self { memory: Arc::clone(memory), ..self }
     }
 
     /// Waits until the metadata watch has listed all objects. Never returns if the watch has ended.
@@ -256,17 +266,6 @@ impl Publisher {
         !self.last_first(destination.other_kind(), |format| format == FORMAT).is_empty()
     }
 
-    /// Deletes the objects that [`Publisher::has_obsolete`] finds.
-    ///
-    /// # Errors
-    /// If the API server rejects a request or does not answer in time.
-    pub async fn delete_obsolete(&self, destination: &Destination, cache: &mut WriteCache) -> Result<(), Error> {
-        for (objects, found) in self.obsolete(destination) {
-            self.delete(objects, &found, cache).await?;
-        }
-        Ok(())
-    }
-
     /// Drops the cached Secrets of deleted environments.
     pub fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
         self.secrets.retain(is_there);
@@ -370,12 +369,13 @@ impl Publisher {
     }
 
     /// Returns the objects in the wanted formats, highest number first, so that an incomplete deletion leaves no gap in
-    /// the numbers.
+    /// the numbers. Objects that are being deleted are gone already: a finalizer of somebody else may hold them for ever.
     fn last_first(&self, objects: Collection<'_>, is_wanted: impl Fn(Format) -> bool) -> Vec<Arc<ObjectMeta>> {
         let owner = objects.owner;
         let of_owner = |found: &ObjectMeta| {
             let environment = found.labels.as_ref().and_then(|labels| labels.get(label::ENVIRONMENT));
             found.namespace.as_ref() == Some(&owner.namespace)
+                && found.deletion_timestamp.is_none()
                 && environment.map(String::as_str) == Some(owner.environment.as_str())
                 && is_wanted(owner.format(found))
                 && owner.owns(found)

@@ -2,6 +2,7 @@
 //! another. The watch may lag, so writes of this process are entered as well, and older events do not undo them.
 
 mod content;
+mod large_parts;
 pub mod pages;
 pub mod partial;
 pub mod selection;

@@ -51,6 +51,8 @@ mod rollout;
 mod room;
 #[path = "reconcile/storm.rs"]
 mod storm;
+#[path = "reconcile/turns.rs"]
+mod turns;
 #[path = "reconcile/upstream.rs"]
 mod upstream;
 #[path = "reconcile/watches.rs"]

@@ -42,6 +42,7 @@ mod report;
 mod schedule;
 mod shared;
 mod state;
+mod turns;
 mod watches;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
@@ -55,6 +56,7 @@ use self::{
     namespace_bound::NamespaceBound,
     shared::Shared,
     state::{States, Uid},
+    turns::Turns,
 };
 pub use self::{
     error::Error,
@@ -90,7 +92,7 @@ pub struct Context {
     states: States,
     /// Documents from the fetch to the compiled snapshot.
     documents: NamespaceBound,
-    reconciliations: NamespaceBound,
+    turns: Turns,
     streams: Streams,
     observer: Observer,
     lister: PodLister,
@@ -113,6 +115,7 @@ impl Context {
     fn sharing(deps: Deps, shared: &Shared, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
         let Deps { client, fetcher, compiler, sidecars, webhook_receiver, metrics, instance, memory } = deps;
         let (trigger_sender, trigger_requests) = TriggerSender::new();
+        let turns = Turns::new(&shared.reconciliations, trigger_sender.clone());
         let nudger = Nudger::new(client.clone(), pods.clone()).sharing(&shared.patches);
         Self {
             collector: Collector::new(
@@ -136,14 +139,14 @@ impl Context {
             trigger_requests: Mutex::new(Some(trigger_requests)),
             fetcher,
             compiler,
+            publisher: Publisher::new(client.clone(), objects, grace).sharing(&shared.reads).within(&memory),
             memory,
-            publisher: Publisher::new(client.clone(), objects, grace).sharing(&shared.reads),
             nudger,
             reports: Reports::new(client, instance),
             metrics,
             states: States::default(),
             documents: NamespaceBound::new(namespace_bound::DOCUMENTS),
-            reconciliations: NamespaceBound::new(namespace_bound::RECONCILIATIONS),
+            turns,
         }
     }
 
@@ -180,8 +183,9 @@ pub async fn reconcile(
     }
     context.publisher.ready().await;
     let environment = Environment::new(environment);
-    let Some(_running) = context.reconciliations.begin(&environment.namespace) else {
-        return Ok(Action::requeue(schedule::turn(fastrand::f64())));
+    let Some(_turn) = context.turns.begin(&environment.namespace, &environment.name) else {
+        // A trigger follows. Should it be lost, the environment asks again.
+        return Ok(Action::requeue(schedule::UPKEEP));
     };
     let uid = Uid(environment.uid.clone());
     let mut state = match context.states.take(&uid) {

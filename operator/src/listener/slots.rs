@@ -10,6 +10,9 @@
 //! 3. Of the others, it closes a connection of the address with the most. Among the connections of an address, those
 //!    without a useful answer go first, then the one whose last useful answer is oldest.
 //!
+//! Bodies that wait for bytes have a queue: first those of known addresses, then those of the address that would have the
+//! fewest bytes. Bytes that come back wake only the body that gets them.
+//!
 //! Answers that callers do not read are bounded too. When their bytes exceed [`Limits::unread_bytes`], the listener
 //! closes a connection whose answer is older than a second, or any other if there is none: of the address with the most
 //! bytes, the one whose answer is the oldest. The API server reads its answers within milliseconds.
@@ -17,9 +20,12 @@
 //! Each further address costs an attacker a pod. IPv6 addresses count by their /64, because one machine has a whole
 //! /64.
 
+mod queue;
+
 use std::{
     cmp::Reverse,
     collections::HashMap,
+    future::pending,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
     time::Duration,
@@ -28,6 +34,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{sync::Notify, task::AbortHandle, time::Instant};
 
+use self::queue::Queue;
 use super::Limits;
 
 /// Number of addresses that are known at a time. A further address replaces the one whose last useful answer is oldest.
@@ -67,6 +74,12 @@ enum BodySize {
     Large,
 }
 
+impl BodySize {
+    fn of(bytes: usize, limits: &Limits) -> Self {
+        if bytes <= limits.small_body { Self::Small } else { Self::Large }
+    }
+}
+
 struct Connection {
     caller: Caller,
     /// Order number of the last answer, or of the acceptance before the first answer. A clock may return the same time
@@ -91,13 +104,15 @@ struct State {
     connections: HashMap<u64, Connection>,
     /// Order number of the last useful answer to each known address.
     known: HashMap<Caller, u64>,
+    /// Bodies that wait for bytes.
+    queue: Queue,
 }
 
 /// All connections of a listener.
 pub(super) struct Slots {
     limits: Limits,
     state: Mutex<State>,
-    /// Notified when a connection or a reservation is released.
+    /// Notified when a connection ends or was answered, so that one more may enter.
     changed: Notify,
 }
 
@@ -181,12 +196,19 @@ impl Slot {
 
     /// Waits until `bytes` bytes are reserved for a body. May close a connection with a slower body.
     pub(super) async fn reserve(&self, bytes: usize) {
-        loop {
-            let changed = self.slots.changed.notified();
-            if self.slots.state.lock().reserve(self.id, bytes, &self.slots.limits) {
+        let turn = {
+            let mut state = self.slots.state.lock();
+            if bytes == 0 {
+                state.reserve(self.id, 0, &self.slots.limits);
                 return;
             }
-            changed.await;
+            let turn = state.queue.push(self.id, bytes);
+            state.admit(&self.slots.limits);
+            turn
+        };
+        if turn.await.is_err() {
+            // The connection has lost its slot, and its task ends.
+            pending::<()>().await;
         }
     }
 
@@ -215,8 +237,9 @@ impl Slot {
                 state.remember(caller, now);
             }
         }
+        state.admit(&self.slots.limits);
         drop(state);
-        self.slots.changed.notify_waiters();
+        self.slots.changed.notify_one();
     }
 
     /// Counts the bytes of an answer until the caller has read them. Closes connections, perhaps this one, while all
@@ -242,8 +265,11 @@ impl Drop for Unread {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.state.lock().connections.remove(&self.id);
-        self.slots.changed.notify_waiters();
+        let mut state = self.slots.state.lock();
+        state.connections.remove(&self.id);
+        state.admit(&self.slots.limits);
+        drop(state);
+        self.slots.changed.notify_one();
     }
 }
 
@@ -288,10 +314,10 @@ impl State {
     /// Reserves bytes, and closes connections with slower bodies if necessary. Returns false if the request has to
     /// wait.
     fn reserve(&mut self, id: u64, bytes: usize, limits: &Limits) -> bool {
-        let (size, capacity) = if bytes <= limits.small_body {
-            (BodySize::Small, limits.small_bytes)
-        } else {
-            (BodySize::Large, limits.large_bytes)
+        let size = BodySize::of(bytes, limits);
+        let capacity = match size {
+            BodySize::Small => limits.small_bytes,
+            BodySize::Large => limits.large_bytes,
         };
         loop {
             let used: usize = self.of_size(size).map(|(_, connection)| connection.bytes).sum();

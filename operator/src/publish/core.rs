@@ -137,17 +137,17 @@ impl Snapshot {
             files.into_iter().partition(|file| files::is_core_part(&file.name));
         if !parts.is_empty() {
             parts.sort_by(|a, b| a.name.cmp(&b.name));
-            let parts: Vec<Vec<u8>> = parts.into_iter().map(|part| part.bytes).collect();
-            files.push(File::new(files::CORE.to_owned(), parts.concat()));
+            let mut core = Vec::with_capacity(parts.iter().map(|part| part.bytes.len()).sum());
+            // Each part is dropped once it is copied.
+            parts.into_iter().for_each(|part| core.extend_from_slice(&part.bytes));
+            files.push(File::new(files::CORE.to_owned(), core));
         }
         Self::new(revision, files)
     }
 }
 
-/// Puts the parts of a core together. `None` if they are not the core that the pointer names.
-pub(super) fn joined(parts: &[File], pointer: &Pointer) -> Option<File> {
-    let parts: Vec<&[u8]> = parts.iter().map(|part| part.bytes.as_slice()).collect();
-    let core = parts.concat();
+/// Returns the file of a core that was put together from its parts. `None` if it is not the core that the pointer names.
+pub(super) fn checked(core: Vec<u8>, pointer: &Pointer) -> Option<File> {
     remora_snapshot::Snapshot::read_parts(core.as_slice(), pointer).ok()?;
     Some(File::new(files::CORE.to_owned(), core))
 }

@@ -7,7 +7,7 @@ use super::{
     object::{Verdict, Wanted},
     owner::Collection,
     record::{ArchivedRevision, Record},
-    snapshot::{File, Snapshot, are_bounded},
+    snapshot::{File, Reading, Snapshot, are_bounded},
 };
 use crate::api::ObjectKind;
 
@@ -53,7 +53,7 @@ impl Publisher {
     /// have files of their sizes.
     ///
     /// # Errors
-    /// If the API server rejects a request or does not answer in time.
+    /// If the API server rejects a request or does not answer in time, or the namespace has no memory for the snapshot.
     pub async fn read_archived(
         &self,
         destination: &Destination,
@@ -61,18 +61,20 @@ impl Publisher {
     ) -> Result<Option<Snapshot>, Error> {
         let _permit = self.reads.acquire(&destination.owner).await;
         let objects = destination.current();
+        let mut reading = Reading::new(&self.memory, &destination.owner.namespace);
         let mut files = Vec::new();
         for (file, digest) in &past.files {
             let name = objects.owner.environment.past_object(file, &past.revision, digest);
             let Some(found) = self.read(objects, &name).await?.filter(|found| found.digest == *digest) else {
                 return Ok(None);
             };
+            reading.add(found.bytes.len())?;
             files.push(File { name: file.clone(), ..found });
             if !are_bounded(&files) {
                 return Ok(None);
             }
         }
-        Ok(Some(Snapshot::from_archived(past.revision.clone(), files)))
+        Ok(Some(Snapshot::from_archived(past.revision.clone(), files).holding(reading)))
     }
 
     /// Deletes the copies in objects of the other kind that dropped revisions use and kept revisions do not.

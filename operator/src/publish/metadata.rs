@@ -19,7 +19,8 @@ use crate::{
 /// Largest length of an annotation in bytes, except of the record.
 const ANNOTATION_MAX: usize = 128;
 /// Largest size in bytes of the records that are kept of the ConfigMaps of a namespace: 21 of the largest records, or about
-/// 2,000 with the default history. Whoever may write ConfigMaps can write cores that belong to no FeatureEnvironment.
+/// 2,000 with the default history. Whoever may write ConfigMaps can write cores that belong to no FeatureEnvironment, in
+/// any number of formats. The environments with the largest records lose theirs first.
 const RECORDS_BYTES: usize = 4 << 20;
 
 /// Metadata of an object that the publisher reads.
@@ -171,6 +172,36 @@ mod tests {
             assert_eq!(objects.get("shop", name).unwrap().large_part(), expected, "{name} of {environment}");
             assert_eq!(record_bytes(&selected(object.metadata)), expected, "{name} of {environment}");
         }
+    }
+
+    #[test]
+    fn environment_within_its_share_keeps_its_record_whatever_others_have() {
+        const SHARE: usize = 16;
+        let (objects, mut feed) = objects();
+        let kept = |name: &str| objects.get("shop", name).unwrap().large_part();
+        let small = |number: usize| {
+            let environment = format!("e{number}");
+            recorded("shop", &format!("remora-{environment}-v3-core"), &environment, RECORDS_BYTES / SHARE / 2)
+        };
+        // One environment has a core in each of very many formats, and fills the namespace before the others arrive.
+        for format in 1..100 {
+            let name = format!("remora-noisy-v{format}-core");
+            feed.apply_watcher_event(&Event::Apply(recorded("shop", &name, "noisy", RECORD_BYTES)));
+        }
+        for number in 1..SHARE {
+            feed.apply_watcher_event(&Event::Apply(small(number)));
+        }
+        // It writes its cores again.
+        for format in 1..100 {
+            let name = format!("remora-noisy-v{format}-core");
+            feed.apply_watcher_event(&Event::Apply(recorded("shop", &name, "noisy", RECORD_BYTES)));
+        }
+        for number in 1..SHARE {
+            assert_eq!(kept(&format!("remora-e{number}-v3-core")), RECORDS_BYTES / SHARE / 2, "e{number}");
+        }
+        let noisy: usize = (1..100).map(|format| kept(&format!("remora-noisy-v{format}-core"))).sum();
+        assert!(noisy > RECORDS_BYTES / 4, "it has what the others do not need: {noisy}");
+        assert!(noisy + (SHARE - 1) * RECORDS_BYTES / SHARE / 2 <= RECORDS_BYTES);
     }
 
     #[test]

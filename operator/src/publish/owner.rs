@@ -83,6 +83,11 @@ impl Owner {
         self.format_and_file(found).is_some_and(|(_, file)| file == files::CORE)
     }
 
+    /// Returns the file that an object of this owner carries in the current format, by the object's name.
+    pub(super) fn file<'a>(&self, found: &'a ObjectMeta) -> Option<&'a str> {
+        self.format_and_file(found).filter(|(format, _)| *format == FORMAT).map(|(_, file)| file)
+    }
+
     fn format_and_file<'a>(&self, found: &'a ObjectMeta) -> Option<(Format, &'a str)> {
         self.environment.format_and_file(found.name.as_deref()?)
     }

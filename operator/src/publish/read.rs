@@ -9,15 +9,15 @@ use super::{
     Destination, Error, File, Owner, Publisher, Record, Snapshot, core, object,
     owner::{self, Collection},
     record_bounds::is_revision,
-    snapshot::are_bounded,
+    snapshot::{Reading, are_bounded},
 };
 use crate::{
     api::names::{FORMAT, Format, annotation},
     fair_semaphore::{FairSemaphore, Permit},
 };
 
-/// Number of snapshots that are read from the cluster at a time. A snapshot is in memory as a whole before its size is
-/// known and its memory can be reserved. It is at most as large as the files of a snapshot can be ([`are_bounded`]).
+/// Number of snapshots that are read from the cluster at a time. An object is in memory before its size is known and its
+/// memory can be reserved ([`Reading`]).
 const READS: usize = 1;
 
 /// Permit for reading a snapshot from the cluster, which several publishers may share. Namespaces take turns.
@@ -84,7 +84,7 @@ impl Publisher {
     /// some files of the next revision already, the copies that it made first are read.
     ///
     /// # Errors
-    /// If the API server rejects a request or does not answer in time.
+    /// If the API server rejects a request or does not answer in time, or the namespace has no memory for the snapshot.
     pub async fn read_published(&self, destination: &Destination) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
         let _place = self.reads.acquire(&destination.owner).await;
         let Some((objects, _)) = self.published(destination) else {
@@ -100,16 +100,18 @@ impl Publisher {
         let Some(revision) = revision.map(str::to_owned) else {
             return Ok(None);
         };
+        let mut reading = Reading::new(&self.memory, &destination.owner.namespace);
+        reading.add(core.bytes.len())?;
         let is_current = objects.object_kind == destination.object_kind;
         let record = if is_current { object::record(&metadata) } else { self.record(destination) };
-        let Some(core) = self.whole(objects, core).await? else { return Ok(None) };
+        let Some(core) = self.whole(objects, core, &mut reading).await? else { return Ok(None) };
         let digests = record.as_ref().map(|record| &record.files).filter(|files| !files.is_empty());
         let files = match digests {
-            Some(digests) => self.with_recorded(objects, core, &revision, digests).await?,
-            None => self.with_known(objects, core).await?,
+            Some(digests) => self.with_recorded(objects, core, &revision, digests, &mut reading).await?,
+            None => self.with_known(objects, core, &mut reading).await?,
         };
         let Some(files) = files else { return Ok(None) };
-        let snapshot = Snapshot::new(revision, files);
+        let snapshot = Snapshot::new(revision, files).holding(reading);
         let is_recorded = digests.is_none_or(|digests| snapshot.digests() == *digests);
         Ok(is_recorded.then_some((snapshot, record)))
     }
@@ -121,6 +123,7 @@ impl Publisher {
         core: File,
         revision: &str,
         digests: &BTreeMap<String, String>,
+        reading: &mut Reading,
     ) -> Result<Option<Vec<File>>, Error> {
         let mut files = vec![core];
         for (name, digest) in digests {
@@ -128,6 +131,7 @@ impl Publisher {
                 continue;
             }
             let Some(file) = self.read_either(objects, name, revision, digest).await? else { return Ok(None) };
+            reading.add(file.bytes.len())?;
             files.push(file);
             if !are_bounded(&files) {
                 return Ok(None);
@@ -138,7 +142,12 @@ impl Publisher {
 
     /// Reads the files beside the core of a revision that was published without a record: those that exist of all that a
     /// snapshot can have. Other objects with the labels of the environment are not read.
-    async fn with_known(&self, objects: Collection<'_>, core: File) -> Result<Option<Vec<File>>, Error> {
+    async fn with_known(
+        &self,
+        objects: Collection<'_>,
+        core: File,
+        reading: &mut Reading,
+    ) -> Result<Option<Vec<File>>, Error> {
         let mut files = vec![core];
         for name in files::all(files::OVERRIDES_SLOTS, 0) {
             let object = objects.owner.environment.object(&name);
@@ -148,6 +157,7 @@ impl Publisher {
             }
             let file = self.read(objects, &object).await?.filter(|file| file.name == name);
             let Some(file) = file else { return Ok(None) };
+            reading.add(file.bytes.len())?;
             files.push(file);
             if !are_bounded(&files) {
                 return Ok(None);
@@ -174,19 +184,23 @@ impl Publisher {
     }
 
     /// Returns the file, or, if it is a pointer, reads the core that it names.
-    async fn whole(&self, objects: Collection<'_>, file: File) -> Result<Option<File>, Error> {
+    async fn whole(&self, objects: Collection<'_>, file: File, reading: &mut Reading) -> Result<Option<File>, Error> {
         let pointer = match Pointer::read(&file.bytes) {
             Ok(Some(pointer)) => pointer,
             Ok(None) => return Ok(Some(file)),
             Err(_) => return Ok(None),
         };
-        let mut parts = Vec::new();
+        reading.add(pointer.length())?;
+        let mut core = Vec::with_capacity(pointer.length());
         for (part, _) in files::part_lengths(pointer.length()).enumerate() {
             let name = objects.owner.environment.object(&files::core_part(pointer.set(), part));
             let Some(part) = self.read(objects, &name).await? else { return Ok(None) };
-            parts.push(part);
+            core.extend_from_slice(&part.bytes);
+            if core.len() > pointer.length() {
+                return Ok(None);
+            }
         }
-        Ok(core::joined(&parts, &pointer))
+        Ok(core::checked(core, &pointer))
     }
 
     /// Reads the file that an object carries. `None` unless the object exists and its content matches its digest.

@@ -98,7 +98,8 @@ pub(super) fn is_revision(text: &str) -> bool {
     (1..=REVISION).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn is_file(name: &str) -> bool {
+/// True if a file of a snapshot, or a part of one, has this name.
+pub(super) fn is_file(name: &str) -> bool {
     name == files::CORE
         || files::is_overrides(name)
         || files::is_core_part(name)

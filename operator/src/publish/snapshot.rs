@@ -8,7 +8,7 @@ use remora_snapshot::files;
 use super::Error;
 use crate::{
     compiler::Response,
-    memory::{Memory, Reserved},
+    memory::{Memory, Reserved, Share},
 };
 
 /// Memory that a snapshot takes beside its files and its record: its state and the status.
@@ -32,7 +32,7 @@ pub struct Snapshot {
 
 /// Memory that a snapshot has reserved. It is no part of the content, so all are equal.
 #[derive(Clone, Debug, Default)]
-struct Kept(#[expect(dead_code, reason = "returns the memory when it is dropped")] Option<Arc<Reserved>>);
+struct Kept(Option<Arc<Reserved>>);
 
 impl PartialEq for Kept {
     fn eq(&self, _: &Self) -> bool {
@@ -85,10 +85,20 @@ impl Snapshot {
     /// [`Error::OutOfMemory`]: the namespace has used up its share. The snapshot must not be kept then.
     pub fn keep_in(&mut self, memory: &Arc<Memory>, namespace: &str, record_bytes: usize) -> Result<(), Error> {
         let bytes = self.size() + BESIDE_FILES + record_bytes;
-        let reserved = memory.share(namespace).reserve(bytes);
+        // A snapshot that was read has the memory of its files.
+        let reserved = match self.kept.0.take().and_then(Arc::into_inner) {
+            Some(mut reserved) => reserved.resize(bytes).map(|()| reserved),
+            None => memory.share(namespace).reserve(bytes),
+        };
         let reserved = reserved.map_err(|_| Error::OutOfMemory { bytes, limit: memory.bytes() })?;
         self.kept = Kept(Some(Arc::new(reserved)));
         Ok(())
+    }
+
+    /// Takes over the memory that was reserved while the snapshot was read.
+    pub(super) fn holding(mut self, reading: Reading) -> Self {
+        self.kept = Kept(reading.reserved.map(Arc::new));
+        self
     }
 
     /// Returns the core.
@@ -133,6 +143,36 @@ impl From<Response> for Snapshot {
     fn from(compiled: Response) -> Self {
         let files = compiled.files.into_iter().map(|file| File::new(file.name, file.bytes)).collect();
         Self::new(compiled.revision, files)
+    }
+}
+
+/// Memory of a snapshot that is being read from the cluster. It grows with each object, so that at most one object is in
+/// memory that is not reserved.
+#[derive(Debug)]
+pub(super) struct Reading {
+    share: Arc<Share>,
+    reserved: Option<Reserved>,
+    bytes: usize,
+    limit: usize,
+}
+
+impl Reading {
+    /// Begins to read a snapshot of this namespace.
+    pub(super) fn new(memory: &Arc<Memory>, namespace: &str) -> Self {
+        Self { share: memory.share(namespace), reserved: None, bytes: 0, limit: memory.bytes() }
+    }
+
+    /// Reserves the memory of a further object.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]: the namespace has used up its share.
+    pub(super) fn add(&mut self, bytes: usize) -> Result<(), Error> {
+        self.bytes += bytes;
+        let reserved = match &mut self.reserved {
+            Some(reserved) => reserved.resize(self.bytes),
+            None => self.share.reserve(self.bytes).map(|reserved| self.reserved = Some(reserved)),
+        };
+        reserved.map_err(|_| Error::OutOfMemory { bytes: self.bytes, limit: self.limit })
     }
 }
 

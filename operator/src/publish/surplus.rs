@@ -2,18 +2,29 @@
 //! earlier one that is kept. They are deleted after a grace period, because pods that have not switched yet may still
 //! read the old core.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use kube::core::ObjectMeta;
 use tokio::time::Instant;
 
-use super::{Error, Publisher, WriteCache, owner::Collection};
+use super::{Destination, Error, Publisher, WriteCache, owner::Collection, record_bounds};
 use crate::api::names::FORMAT;
 
 /// Time that an object stays once no core names it any more.
 pub const SURPLUS_GRACE: Duration = Duration::from_secs(600);
-/// Largest number of surplus objects that a publication deletes: whoever may write ConfigMaps decides how many there are.
-/// Others are deleted by the next publication. A published environment is reconciled at least once in 66 s.
+/// Largest number of surplus objects that a publication deletes, and of obsolete objects that a reconciliation deletes:
+/// whoever may write ConfigMaps decides how many there are. The next one deletes others. A published environment is
+/// reconciled at least once in 66 s.
 const DELETIONS: usize = 200;
+
+/// Progress of a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// All objects are deleted.
+    Complete,
+    /// Further objects wait for the next reconciliation.
+    Partial,
+}
 
 impl Publisher {
     /// Deletes the objects that are not `needed` and whose grace period has ended, up to [`DELETIONS`] of them.
@@ -40,4 +51,24 @@ impl Publisher {
         }
         Ok(())
     }
+
+    /// Deletes the objects that [`Publisher::has_obsolete`] finds, up to [`DELETIONS`] of them.
+    ///
+    /// # Errors
+    /// If the API server rejects a request or does not answer in time.
+    pub async fn delete_obsolete(&self, destination: &Destination, cache: &mut WriteCache) -> Result<Deletion, Error> {
+        let mut obsolete = self.obsolete(destination);
+        // While some objects of the other kind stay, publications write the files of the snapshot again. These go last.
+        obsolete.sort_by_key(|(objects, found)| is_file(*objects, found));
+        let progress = if obsolete.len() > DELETIONS { Deletion::Partial } else { Deletion::Complete };
+        for (objects, found) in obsolete.iter().take(DELETIONS) {
+            self.delete(*objects, found, cache).await?;
+        }
+        Ok(progress)
+    }
+}
+
+/// True if the object has the name of a file in the current format.
+fn is_file(objects: Collection<'_>, found: &Arc<ObjectMeta>) -> bool {
+    objects.owner.file(found).is_some_and(record_bounds::is_file)
 }

@@ -13,6 +13,7 @@ mod digest;
 mod error;
 mod events;
 mod failure;
+mod kept_memory;
 mod key;
 mod limiter;
 mod link;
@@ -128,7 +129,7 @@ pub enum Fetched {
         expected: usize,
     },
     /// A document, possibly the same as the cached one. Its content is not checked yet.
-    Document(FetchedDocument),
+    Document(Box<FetchedDocument>),
 }
 
 /// A document as received.
@@ -244,7 +245,7 @@ impl Fetcher {
         }
         reservation.shrink(found.bytes.len());
         let arrival = Arrival::Object { version: found.version };
-        Ok(Fetched::Document(FetchedDocument { pages: vec![found.bytes], arrival, read: None, reservation }))
+        Ok(Fetched::Document(Box::new(FetchedDocument { pages: vec![found.bytes], arrival, read: None, reservation })))
     }
 
     async fn ask_server(
@@ -293,7 +294,7 @@ impl Fetcher {
                 let bytes = pages.iter().map(Vec::len).sum();
                 reservation.shrink(bytes);
                 let arrival = Arrival::Server { key, began, entity_tag };
-                Fetched::Document(FetchedDocument { pages, arrival, read: read(bytes), reservation })
+                Fetched::Document(Box::new(FetchedDocument { pages, arrival, read: read(bytes), reservation }))
             }
         })
     }

@@ -8,7 +8,7 @@ const WAITING: usize = 1024;
 /// Reason for a reconciliation. Of two triggers, the later variant is kept, and does all that the earlier one asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trigger {
-    /// The status has something to report.
+    /// The status has something to report, or the environment has waited for its turn.
     Report,
     /// The source may have a new document: the controller fetches, conditionally if it can.
     Fetch,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kube::{Resource, ResourceExt};
 
+use super::large_parts::LargeParts;
 use crate::api::{NamespacedName, resource_version::is_older};
 
 /// Views of one object, each with the name of the environment that it is about. The name is empty for no environment.
@@ -14,8 +15,8 @@ pub type Touched = HashSet<NamespacedName>;
 
 /// View of a watched object. It may have a large part, whose size the author of the object decides.
 pub trait View: Sized {
-    /// Largest size of the large parts of all views of a namespace, in bytes. A view beyond it is kept without its large
-    /// part.
+    /// Largest size of the large parts of all views of a namespace, in bytes. Beyond it, the environments with the largest
+    /// ones lose some of theirs: those views are kept without the large part.
     const LARGE_PARTS_MAX: usize = 0;
 
     /// Returns the size of the large part in bytes.
@@ -36,8 +37,8 @@ pub(super) struct Content<V> {
     by_environment: HashMap<NamespacedName, BTreeMap<String, V>>,
     /// Objects with views.
     objects: HashMap<NamespacedName, Object>,
-    /// Size of the large parts of all views in bytes, by namespace.
-    large_parts: HashMap<String, usize>,
+    /// Large parts of all views, by namespace.
+    large_parts: HashMap<String, LargeParts>,
     /// Writes of this process that the watch has not reported, by the object.
     own: HashMap<NamespacedName, OwnWrite>,
     /// Highest resource version in an event, apart from lists. The watch has reported everything up to it.
@@ -142,8 +143,9 @@ impl<V: View> Content<V> {
         self.remove(&object);
         let mut environments = Vec::with_capacity(views.len());
         for (environment, view) in views {
-            let view = self.with_room(&object.namespace, view);
-            let objects = self.by_environment.entry(object.sibling(&environment)).or_default();
+            let of_environment = object.sibling(&environment);
+            let view = self.with_room(&of_environment, view);
+            let objects = self.by_environment.entry(of_environment).or_default();
             objects.insert(object.name.clone(), view);
             environments.push(environment);
         }
@@ -167,33 +169,54 @@ impl<V: View> Content<V> {
                 self.by_environment.remove(&of_environment);
             }
             if let Some(view) = view {
-                self.release(&object.namespace, view.large_part());
+                self.release(&of_environment, view.large_part());
                 views.push((environment, view));
             }
         }
         views
     }
 
-    /// Returns the view, without its large part if the namespace has no room for it.
-    fn with_room(&mut self, namespace: &str, view: V) -> V {
+    /// Returns the view of an environment, without its large part if the namespace has no room for it. An environment with
+    /// larger ones makes room.
+    fn with_room(&mut self, environment: &NamespacedName, view: V) -> V {
         let bytes = view.large_part();
         if bytes == 0 {
             return view;
         }
-        let sum = self.large_parts.get(namespace).map_or(bytes, |sum| sum.saturating_add(bytes));
-        if sum > V::LARGE_PARTS_MAX {
-            return view.without_large_part();
+        loop {
+            let parts = self.large_parts.entry(environment.namespace.clone()).or_default();
+            if parts.sum().saturating_add(bytes) <= V::LARGE_PARTS_MAX {
+                parts.add(&environment.name, bytes);
+                return view;
+            }
+            let would_have = parts.of(&environment.name).saturating_add(bytes);
+            let larger = parts.largest().filter(|(_, size)| *size > would_have);
+            let Some(larger) = larger.map(|(larger, _)| environment.sibling(larger)) else {
+                return view.without_large_part();
+            };
+            if !self.strip(&larger) {
+                return view.without_large_part();
+            }
         }
-        self.large_parts.insert(namespace.to_owned(), sum);
-        view
+    }
+
+    /// Removes the largest large part of an environment. Returns false if it has none.
+    fn strip(&mut self, environment: &NamespacedName) -> bool {
+        let Some(objects) = self.by_environment.get_mut(environment) else { return false };
+        let largest = objects.iter().max_by_key(|(_, view)| view.large_part()).map(|(name, _)| name.clone());
+        let Some((name, view)) = largest.and_then(|name| objects.remove_entry(&name)) else { return false };
+        let bytes = view.large_part();
+        objects.insert(name, view.without_large_part());
+        self.release(environment, bytes);
+        bytes > 0
     }
 
     /// Gives back the room of a large part.
-    fn release(&mut self, namespace: &str, bytes: usize) {
-        let Some(sum) = self.large_parts.get_mut(namespace) else { return };
-        *sum = sum.saturating_sub(bytes);
-        if *sum == 0 {
-            self.large_parts.remove(namespace);
+    fn release(&mut self, environment: &NamespacedName, bytes: usize) {
+        let Some(parts) = self.large_parts.get_mut(&environment.namespace) else { return };
+        parts.release(&environment.name, bytes);
+        if parts.sum() == 0 {
+            self.large_parts.remove(&environment.namespace);
         }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use remora_operator::{
     api::ObjectKind,
-    publish::{File, Record},
+    memory::Memory,
+    publish::{Error, File, Record},
 };
 use remora_snapshot::files;
 use rustix::time::{ClockId, clock_gettime};
@@ -79,6 +80,35 @@ async fn snapshot_with_file_beyond_its_limit_is_not_read_back() {
     assert_eq!(desk.publisher.read_published(&destination()).await.unwrap(), None);
 }
 
+/// Whoever may write ConfigMaps decides how large the objects are that a restarted controller reads.
+#[tokio::test]
+async fn snapshot_beyond_memory_of_namespace_is_not_read_to_its_end() {
+    let mut desk = Desk::new(Duration::MAX);
+    let large = "x".repeat(100_000);
+    let files = ["overrides-00", "overrides-01", "overrides-02", "overrides-03"].map(|name| (name, large.as_str()));
+    let published = snapshot("1", &[[("core", "c")].as_slice(), &files].concat());
+    desk.publish(&published).await.0.unwrap();
+    desk.cluster.observe(&mut desk.writer);
+    let memory = Memory::new(450_000);
+    desk.publisher = desk.publisher.within(&memory);
+
+    // Another environment of the namespace has most of the memory.
+    let mut other = published.clone();
+    other.files.truncate(2);
+    other.keep_in(&memory, "shop", 0).unwrap();
+    desk.cluster.calls();
+    let read = desk.publisher.read_published(&destination()).await;
+    assert!(matches!(read, Err(Error::OutOfMemory { .. })), "{read:?}");
+    let calls = ["core", "overrides-00", "overrides-01", "overrides-02"].map(|file| format!("get remora-a-v3-{file}"));
+    assert_eq!(desk.cluster.calls(), calls);
+
+    // The memory of the part that was read is returned, and a snapshot that was read has its memory once.
+    drop(other);
+    let (mut found, _) = desk.publisher.read_published(&destination()).await.unwrap().unwrap();
+    found.keep_in(&memory, "shop", 0).unwrap();
+    assert_eq!(found, published);
+}
+
 #[tokio::test]
 async fn publication_deletes_at_most_two_hundred_surplus_objects() {
     let mut desk = Desk::new(Duration::ZERO);
@@ -111,6 +141,48 @@ async fn surplus_objects_beyond_one_publication_are_deleted_at_next_look() {
     object["status"] = cluster.last_status();
     let (_, calls) = operator.turn(object).await;
     assert_eq!(deletions(&calls), 50);
+}
+
+/// Whoever may write ConfigMaps may give them finalizers, which hold deleted objects for ever.
+#[tokio::test]
+async fn objects_that_finalizers_hold_take_no_deletion_from_others() {
+    let mut desk = Desk::new(Duration::ZERO);
+    let published = snapshot("1", &[("core", "c")]);
+    for number in 0..300 {
+        let mut held = labelled("a", &format!("z-{number}"), b"");
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        held["metadata"]["deletionTimestamp"] = json!("2026-11-20T00:00:00Z");
+        desk.cluster.put(&held);
+    }
+    desk.cluster.put(&labelled("a", "x", b""));
+    let (_, calls) = desk.publish(&published).await;
+    assert_eq!(calls.iter().filter(|call| call.starts_with("delete ")).collect::<Vec<_>>(), ["delete remora-a-v3-x"]);
+    assert_eq!(deletions(&desk.publish(&published).await.1), 0, "held objects are not deleted again");
+}
+
+#[tokio::test]
+async fn obsolete_objects_are_deleted_at_pace_of_surplus() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start_patient(&cluster, &[], Duration::ZERO);
+    operator.turn(fenv(1, &json!({}))).await;
+    // Their names precede the one of the core, which the publisher keeps up to date until all are deleted.
+    for number in 0..430 {
+        cluster.put(&labelled("storefront", &format!("a-{number}"), b""));
+    }
+    let spec = json!({"delivery": {"as": "Secret"}, "refresh": {"interval": "24h"}});
+    let core = "remora-storefront-v3-core".to_owned();
+    for (generation, expected) in [(2, 200), (3, 200), (4, 31), (5, 0)] {
+        let mut object = fenv(generation, &spec);
+        object["status"] = cluster.last_status();
+        let (action, calls) = operator.turn(object).await;
+        assert_eq!(deletions(&calls), expected, "{calls:?}");
+        assert!(generation == 2 || !calls.contains(&format!("patch {core}")), "the core was deleted too early");
+        let is_last = expected < 200;
+        assert_eq!(cluster.names().contains(&core), !is_last);
+        assert_eq!(cluster.last_status()["delivery"]["formerly"].is_null(), is_last);
+        assert!(wait(&action) <= Duration::from_secs(66), "{action:?}");
+    }
 }
 
 /// Without the digests of their records, the cores beyond the bound would be written by each publication.

@@ -83,7 +83,7 @@ fn list(cluster: &Cluster, lists: &Lists, spec: &Value, path: &str, query: &str)
     json!({"kind": kind, "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": items})
 }
 
-fn deps(client: Client) -> Deps {
+pub(super) fn deps(client: Client) -> Deps {
     let _installed_already = rustls::crypto::ring::default_provider().install_default();
     let allowed = AllowedOrigins::new(&[]).unwrap();
     Deps {

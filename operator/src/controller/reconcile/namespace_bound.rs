@@ -8,9 +8,6 @@ use parking_lot::Mutex;
 /// and half of the requests that all servers get at one time.
 pub(super) const DOCUMENTS: usize = 16;
 
-/// Largest number of reconciliations of a namespace at one time: a quarter of all.
-pub(super) const RECONCILIATIONS: usize = 32;
-
 /// Tasks of one kind, of which a namespace has a bounded number at one time.
 #[derive(Debug)]
 pub(super) struct NamespaceBound {
@@ -60,8 +57,8 @@ mod tests {
 
     #[test]
     fn namespace_has_few_of_all_tasks() {
-        let bound = NamespaceBound::new(RECONCILIATIONS);
-        let mut many: Vec<RunningTask> = (0..RECONCILIATIONS).map(|_| bound.begin("many").unwrap()).collect();
+        let bound = NamespaceBound::new(DOCUMENTS);
+        let mut many: Vec<RunningTask> = (0..DOCUMENTS).map(|_| bound.begin("many").unwrap()).collect();
         assert!(bound.begin("many").is_none());
         let other = bound.begin("other").unwrap();
         many.pop();

@@ -24,8 +24,6 @@ const COSTLY: Duration = Duration::from_secs(10);
 const REFERENCE_MAX: Duration = Duration::from_secs(15);
 /// Time for which a server that rejected a key is not asked again with the same key.
 pub(super) const REJECTED_KEY_PAUSE: Duration = Duration::from_secs(300);
-/// Shortest wait for the turn of a namespace. The longest is twice as long.
-const TURN: Duration = Duration::from_secs(1);
 /// Longest time over which fetches are spread after a restart. A shorter interval takes its place.
 const SPREAD_MAX: Duration = Duration::from_secs(60);
 /// Shortest time between two looks at published objects if no fetch is due: the time after which the Secrets among them
@@ -37,11 +35,6 @@ pub(super) const UNCONDITIONAL: Duration = REST_MAX;
 /// Returns the wait until the next fetch: the interval with a jitter of ±10 %.
 pub(super) fn after_success(interval: Duration, chance: f64) -> Duration {
     around(interval, chance)
-}
-
-/// Returns the wait of an environment whose namespace has as many reconciliations as it may have at one time.
-pub(super) fn turn(chance: f64) -> Duration {
-    TURN.mul_f64(1.0 + chance)
 }
 
 /// Returns the wait until the next look at published objects, with a jitter that keeps environments apart.

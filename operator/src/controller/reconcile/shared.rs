@@ -1,6 +1,7 @@
 //! Places and memory that the controllers of all listed namespaces share, so that bounds over all environments stay the
 //! same.
 
+use super::turns::Places;
 use crate::{
     publish::SnapshotReads,
     rollout::{Lists, nudge::Patches},
@@ -14,6 +15,8 @@ use crate::{
 pub(super) struct Shared {
     /// Pages of the lists that watches begin with.
     pub(super) pages: Pages,
+    /// Reconciliations at one time.
+    pub(super) reconciliations: Places,
     /// Snapshots that are read back from the cluster.
     pub(super) reads: SnapshotReads,
     /// Notifications of pods.

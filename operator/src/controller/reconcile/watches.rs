@@ -28,7 +28,7 @@ use self::{
     first_pass::end_first_pass,
     referrers::{Referrers, SeenVersions, WatchedEnvironment, read_by},
 };
-use super::{Context, reconcile, shared::Shared, state::Uid};
+use super::{Context, reconcile, shared::Shared, state::Uid, turns::RECONCILIATIONS};
 use crate::{
     api::{NamespacedName, names::label},
     compiler::Compiler,
@@ -39,8 +39,6 @@ use crate::{
     source::{fetch::Fetcher, receiver::WebhookReceiver, trigger::TriggerRequest},
 };
 
-/// Number of reconciliations at one time; most of them wait for a server.
-const CONCURRENCY: u16 = 128;
 /// Time between two removals of the state of deleted environments.
 const SWEEP: Duration = Duration::from_secs(60);
 /// Time between two removals of the streams and pod queries of deleted environments.
@@ -116,7 +114,7 @@ async fn run_in(deps: Deps, shared: &Shared, namespace: Option<&str>, mut shutdo
         let _ = shutdown.wait_for(|stop| *stop).await;
     };
     let reconciling = controller
-        .with_config(Config::default().concurrency(CONCURRENCY))
+        .with_config(Config::default().concurrency(RECONCILIATIONS))
         .reconcile_on(ours)
         .reconcile_on(others)
         .reconcile_on(triggered(&context))

@@ -1,3 +1,9 @@
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicUsize, Ordering},
+    task::{Context, Wake, Waker},
+};
+
 use super::*;
 
 fn limits() -> Limits {
@@ -190,4 +196,85 @@ async fn answers_unread_for_long_are_given_up_before_recent_ones() {
     let reader = enter(&slots, 9);
     let _read = reader.sending(600);
     assert!(is_there(&reader) && !is_there(&slow[0]), "it has the most bytes, and the newest answer");
+}
+
+/// Counts how often a task is woken.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// With a wake-up of all for each answer, 400 bodies would be woken 80,000 times.
+#[test]
+fn answer_wakes_only_the_body_that_gets_its_bytes() {
+    let slots = Slots::new(Limits { connections: 1_000, ..limits() });
+    let answering: Vec<Slot> = (0..4).map(|number| enter(&slots, number)).collect();
+    for slot in &answering {
+        assert!(reserve(slot, 10));
+        slot.answering();
+    }
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut task = Context::from_waker(&waker);
+    let flood: Vec<Slot> = (0..200).chain(0..200).map(|number: u8| enter(&slots, 10 + number)).collect();
+    let mut waiting: Vec<_> = flood.iter().map(|slot| (slot, Box::pin(slot.reserve(10)))).collect();
+    assert!(waiting.iter_mut().all(|(_, reserved)| reserved.as_mut().poll(&mut task).is_pending()));
+    let (mut busy, mut answers) = (VecDeque::from_iter(&answering), 0);
+    while let Some(slot) = busy.pop_front() {
+        slot.answered(false);
+        answers += 1;
+        assert_eq!(wakes.0.load(Ordering::Relaxed), answers.min(400));
+        let next = waiting.iter_mut().position(|(_, reserved)| reserved.as_mut().poll(&mut task).is_ready());
+        if let Some(next) = next {
+            let (slot, _) = waiting.remove(next);
+            slot.answering();
+            busy.push_back(slot);
+        }
+    }
+    assert_eq!((answers, waiting.len()), (404, 0), "all bodies are answered");
+}
+
+#[test]
+fn body_of_known_address_and_of_address_with_few_bytes_goes_first() {
+    let slots = Slots::new(limits());
+    let known = enter(&slots, 200);
+    known.answered(true);
+    let busy: Vec<Slot> = (0..4).map(|number| enter(&slots, number / 2)).collect();
+    for slot in &busy {
+        assert!(reserve(slot, 10));
+        slot.answering();
+    }
+    let (second, other) = (enter(&slots, 0), enter(&slots, 9));
+    let mut waiting = [&second, &other, &known].map(|slot| Box::pin(slot.reserve(10)));
+    let mut task = Context::from_waker(Waker::noop());
+    assert!(waiting.iter_mut().all(|reserved| reserved.as_mut().poll(&mut task).is_pending()));
+    busy[2].answered(false);
+    let bytes = |slot: &Slot| slots.state.lock().connections[&slot.id].bytes;
+    assert_eq!([&second, &other, &known].map(bytes), [0, 0, 10]);
+    busy[3].answered(false);
+    assert_eq!([&second, &other, &known].map(bytes), [0, 10, 10]);
+    busy[0].answered(false);
+    assert_eq!([&second, &other, &known].map(bytes), [10, 10, 10]);
+}
+
+#[test]
+fn body_whose_time_ends_leaves_the_queue() {
+    let slots = Slots::new(limits());
+    let busy: Vec<Slot> = (0..4).map(|number| enter(&slots, number)).collect();
+    for slot in &busy {
+        assert!(reserve(slot, 10));
+        slot.answering();
+    }
+    let (gone, next) = (enter(&slots, 8), enter(&slots, 9));
+    let mut task = Context::from_waker(Waker::noop());
+    let mut given_up = Box::pin(gone.reserve(10));
+    let mut waiting = Box::pin(next.reserve(10));
+    assert!(given_up.as_mut().poll(&mut task).is_pending() && waiting.as_mut().poll(&mut task).is_pending());
+    drop(given_up);
+    busy[0].answered(false);
+    assert!(waiting.as_mut().poll(&mut task).is_ready());
 }

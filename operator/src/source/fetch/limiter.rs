@@ -16,10 +16,11 @@ use crate::{
     source::back_off::ceiling,
 };
 
-/// Maximum number of concurrent fetches from all servers.
+/// Maximum number of concurrent fetches from all servers. A namespace has at most half of them: a server that sends its
+/// answers byte by byte occupies them until the timeout.
 const REQUESTS_MAX: usize = 32;
-/// Maximum number of concurrent fetches from one server.
-const REQUESTS_PER_SERVER_MAX: usize = 8;
+/// Maximum number of concurrent fetches from one server. A namespace has at most half of them.
+const REQUESTS_PER_SERVER_MAX: usize = 16;
 /// Maximum wait for admission. A fetch that is not admitted by then gives up its reconciliation's place to others.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of HTTP 5xx answers in a row to requests of one namespace that opens its circuit.
@@ -38,7 +39,7 @@ struct Permits(FairSemaphore);
 
 impl Default for Permits {
     fn default() -> Self {
-        Self(FairSemaphore::new(REQUESTS_MAX))
+        Self(FairSemaphore::sparing(REQUESTS_MAX))
     }
 }
 
@@ -52,7 +53,7 @@ struct Server {
 impl Default for Server {
     fn default() -> Self {
         Self {
-            permits: FairSemaphore::new(REQUESTS_PER_SERVER_MAX),
+            permits: FairSemaphore::sparing(REQUESTS_PER_SERVER_MAX),
             circuit: Circuit::default(),
             namespaces: HashMap::new(),
         }
@@ -184,13 +185,33 @@ mod tests {
     async fn slow_server_delays_no_other_server() {
         let limiter = RequestLimiter::default();
         let mut permits = Vec::new();
-        for _ in 0..REQUESTS_PER_SERVER_MAX {
+        for _ in 0..REQUESTS_PER_SERVER_MAX / 2 {
             permits.push(limiter.acquire(&origin("slow"), "shop").await.unwrap());
         }
         assert_eq!(limiter.acquire(&origin("slow"), "shop").await.unwrap_err(), Rejection::Busy);
         assert!(limiter.acquire(&origin("other"), "shop").await.is_ok());
         permits.pop();
         assert!(limiter.acquire(&origin("slow"), "shop").await.is_ok());
+    }
+
+    /// Two namespaces have requests that no server answers, to one server each and to a common one.
+    #[tokio::test(start_paused = true)]
+    async fn namespaces_with_slow_servers_delay_no_request_of_another() {
+        let limiter = RequestLimiter::default();
+        let mut permits = Vec::new();
+        for namespace in ["one", "two"] {
+            for server in ["common", namespace] {
+                while let Ok(permit) = limiter.acquire(&origin(server), namespace).await {
+                    permits.push(permit);
+                }
+            }
+        }
+        assert!(permits.len() >= REQUESTS_MAX * 3 / 4, "{} requests", permits.len());
+        let began = Instant::now();
+        for server in ["common", "other"] {
+            permits.push(limiter.acquire(&origin(server), "shop").await.unwrap());
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO, "they do not wait");
     }
 
     #[tokio::test(start_paused = true)]

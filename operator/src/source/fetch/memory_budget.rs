@@ -5,6 +5,9 @@
 //! larger, the reservation grows only by bytes that are free at that moment: a fetch never waits while it holds a
 //! reservation. A document that does not fit is dropped, and fetched again with its size known.
 //!
+//! Small documents have memory of their own while larger ones take the whole budget: whoever sends a document decides how
+//! long that takes.
+//!
 //! Namespaces take turns: each has one request in the common queue, and none while it holds a large reservation. A request
 //! that is not large needs no turn while memory is free.
 
@@ -13,10 +16,14 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::kept_memory::{KeptMemory, KeptPermit};
+
 /// Reservation in bytes for a document of unknown size.
 const UNKNOWN_SIZE: usize = 256 << 10;
 /// Part of the budget from which a reservation is large: a quarter.
 const LARGE: usize = 4;
+/// Memory for small documents beside the budget, as a part of it: a quarter.
+const KEPT: usize = 4;
 /// Unit of the budget in bytes.
 const UNIT: usize = 1 << 10;
 /// Maximum wait for the budget before the reconciliation gives up its place. Reservations made earlier fetch and
@@ -26,6 +33,7 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Memory budget for the documents of all environments.
 pub(super) struct MemoryBudget {
     free: Arc<Semaphore>,
+    kept: KeptMemory,
     limit: usize,
     /// Turns of the namespaces that wait, or that hold a large reservation.
     turns: Mutex<HashMap<String, Arc<Semaphore>>>,
@@ -36,15 +44,24 @@ pub(super) struct MemoryBudget {
 pub struct Reservation {
     free: Arc<Semaphore>,
     limit: usize,
-    held: Mutex<OwnedSemaphorePermit>,
+    held: Mutex<Held>,
     /// Turn of the namespace, if the reservation is large.
     turn: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
+/// Memory that a reservation holds.
+#[derive(Debug)]
+enum Held {
+    Budget(OwnedSemaphorePermit),
+    Kept(KeptPermit),
+}
+
 impl MemoryBudget {
-    /// Creates a budget of `limit` bytes: the maximum size of one document, so that every document fits.
+    /// Creates a budget of `limit` bytes: the maximum size of one document, so that every document fits. Small documents have
+    /// a quarter of it in addition.
     pub(super) fn new(limit: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(units(limit))), limit, turns: Mutex::default() }
+        let free = Arc::new(Semaphore::new(units(limit)));
+        Self { free, kept: KeptMemory::new(units(limit) / KEPT), limit, turns: Mutex::default() }
     }
 
     /// Reserves the `expected` bytes and waits up to [`RESERVE_TIMEOUT`] for them. Returns `None` after that time.
@@ -54,7 +71,10 @@ impl MemoryBudget {
         let permits = u32::try_from(wanted).unwrap_or(u32::MAX);
         // This succeeds only if no request waits: the semaphore gives free permits to waiting requests first.
         if !is_large && let Ok(held) = Arc::clone(&self.free).try_acquire_many_owned(permits) {
-            return Some(self.reservation(held, None));
+            return Some(self.reservation(Held::Budget(held), None));
+        }
+        if !is_large && let Some(held) = self.kept.reserve(namespace, wanted) {
+            return Some(self.reservation(Held::Kept(held), None));
         }
         let turn = self.turn(namespace);
         let reserved = async {
@@ -65,10 +85,16 @@ impl MemoryBudget {
         };
         let (turn, held) = tokio::time::timeout(RESERVE_TIMEOUT, reserved).await.ok()??;
         // Otherwise the next large document of the namespace would wait ahead of all requests that arrive meanwhile.
-        Some(self.reservation(held, is_large.then_some(turn)))
+        Some(self.reservation(Held::Budget(held), is_large.then_some(turn)))
     }
 
-    fn reservation(&self, held: OwnedSemaphorePermit, turn: Option<OwnedSemaphorePermit>) -> Reservation {
+    /// True if a part of the budget is free.
+    #[cfg(test)]
+    pub(super) fn is_free(&self) -> bool {
+        self.free.available_permits() > 0
+    }
+
+    fn reservation(&self, held: Held, turn: Option<OwnedSemaphorePermit>) -> Reservation {
         Reservation { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held), turn: Mutex::new(turn) }
     }
 
@@ -87,16 +113,19 @@ impl Reservation {
     /// The budget has too few free bytes. The error holds the number to reserve in the next attempt.
     pub(super) fn grow_to(&self, bytes: usize) -> Result<(), OverBudget> {
         let mut held = self.held.lock();
-        let missing = units(bytes.min(self.limit)).saturating_sub(held.num_permits());
+        let missing = units(bytes.min(self.limit)).saturating_sub(held.units());
         if missing == 0 {
             return Ok(());
         }
-        let more = Arc::clone(&self.free).try_acquire_many_owned(u32::try_from(missing).unwrap_or(u32::MAX));
-        match more {
-            Ok(more) => held.merge(more),
-            Err(_) => return Err(OverBudget { needed: bytes.saturating_mul(2).min(self.limit) }),
-        }
-        Ok(())
+        let has_grown = match &mut *held {
+            Held::Budget(held) => {
+                let more = u32::try_from(missing).unwrap_or(u32::MAX);
+                let more = Arc::clone(&self.free).try_acquire_many_owned(more);
+                more.map(|more| held.merge(more)).is_ok()
+            }
+            Held::Kept(held) => held.grow(missing),
+        };
+        if has_grown { Ok(()) } else { Err(OverBudget { needed: bytes.saturating_mul(2).min(self.limit) }) }
     }
 }
 
@@ -104,10 +133,22 @@ impl Reservation {
     /// Releases what is reserved beyond `bytes`.
     pub(super) fn shrink(&self, bytes: usize) {
         let mut held = self.held.lock();
-        let surplus = held.num_permits().saturating_sub(units(bytes).max(1));
-        drop(held.split(surplus));
-        if held.num_permits() < units(self.limit) / LARGE {
+        let surplus = held.units().saturating_sub(units(bytes).max(1));
+        match &mut *held {
+            Held::Budget(held) => drop(held.split(surplus)),
+            Held::Kept(held) => held.shrink(surplus),
+        }
+        if held.units() < units(self.limit) / LARGE {
             *self.turn.lock() = None;
+        }
+    }
+}
+
+impl Held {
+    fn units(&self) -> usize {
+        match self {
+            Self::Budget(held) => held.num_permits(),
+            Self::Kept(held) => held.units(),
         }
     }
 }
@@ -136,9 +177,28 @@ mod tests {
         let budget = MemoryBudget::new(LIMIT);
         let largest = budget.reserve("shop", Some(usize::MAX)).await.unwrap();
         assert_eq!(largest.grow_to(LIMIT), Ok(()));
-        assert!(budget.reserve("shop", Some(1)).await.is_none(), "it waits, and then gives up");
+        assert!(budget.reserve("shop", Some(LIMIT / 4)).await.is_none(), "it waits, and then gives up");
         drop(largest);
         assert!(budget.reserve("shop", Some(LIMIT)).await.is_some());
+    }
+
+    /// Its server declares the largest document, and sends it byte by byte.
+    #[tokio::test(start_paused = true)]
+    async fn document_that_takes_whole_budget_delays_no_small_document() {
+        let budget = MemoryBudget::new(LIMIT);
+        let slow = budget.reserve("slow", None).await.unwrap();
+        assert_eq!(slow.grow_to(LIMIT), Ok(()));
+        let began = tokio::time::Instant::now();
+        let small = budget.reserve("shop", None).await.unwrap();
+        assert_eq!(small.grow_to(LIMIT / 16), Ok(()));
+        small.shrink(LIMIT / 32);
+        assert_eq!(small.grow_to(LIMIT / 4), Err(OverBudget { needed: LIMIT / 2 }));
+        // A second namespace whose documents are slow takes no more than half.
+        let noisy = || budget.reserve("noisy", Some(LIMIT / 64)).now_or_never().flatten();
+        let noisy: Vec<Reservation> = std::iter::from_fn(noisy).collect();
+        assert!(noisy.len() > 1);
+        assert!(budget.reserve("bank", Some(LIMIT / 64)).await.is_some());
+        assert_eq!(began.elapsed(), Duration::ZERO, "they do not wait");
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ const READ_WITHIN: Duration = Duration::from_secs(55);
 pub const REST_MAX: Duration = Duration::from_secs(600);
 /// Bytes of documents that full reads take from one server in a minute (512 MiB).
 pub const BYTES_PER_MINUTE: usize = 512 << 20;
-/// Time of requests that full reads take from one server in a minute: on average two of the eight concurrent requests.
+/// Time of requests that full reads take from one server in a minute: on average two concurrent requests.
 const TIME_PER_MINUTE: Duration = Duration::from_secs(120);
 /// Cost of the full reads of a minute: costs are shares of the budget.
 const BUDGET: f64 = 1.0;

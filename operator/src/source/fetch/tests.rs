@@ -27,7 +27,7 @@ use self::{
     cluster::Cluster,
     upstream::{Asked, Certificate, Leading, Upstream},
 };
-use super::{AllowedOrigins, CachedVersion, Error, FetchHints, Fetched, FetchedDocument, Fetcher, Lookup, Origin};
+use super::{AllowedOrigins, CachedVersion, Error, FetchHints, Fetched, Fetcher, Lookup, Origin};
 use crate::api::FeatureEnvironmentSpec;
 
 /// Text that no error may contain. Every answer that a test expects to be refused contains it.
@@ -140,8 +140,9 @@ fn identities(fetched: Fetched) -> Vec<String> {
 
 fn cached_version(fetched: Fetched) -> CachedVersion {
     match fetched {
-        Fetched::Document(FetchedDocument { pages, arrival, .. }) => {
-            arrival.cached_version(document::parse(&pages[0]).unwrap().updated_at())
+        Fetched::Document(arrived) => {
+            let parsed = document::parse(&arrived.pages[0]).unwrap();
+            arrived.arrival.cached_version(parsed.updated_at())
         }
         other => panic!("no document: {other:?}"),
     }

@@ -13,7 +13,7 @@ use crate::{
         observe::Observed,
     },
     memory::Memory,
-    publish::Publisher,
+    publish::{Error, Publisher},
 };
 
 /// Time after which a snapshot that had no room in memory is read again.
@@ -66,6 +66,9 @@ pub(crate) async fn recover(
             desired.lacks_memory = is_refused.then(|| Instant::now() + MEMORY_PAUSE);
         }
         Err(error) => {
+            if matches!(error, Error::OutOfMemory { .. }) {
+                desired.lacks_memory = Some(Instant::now() + MEMORY_PAUSE);
+            }
             let (namespace, environment) = (&environment.namespace, &environment.name);
             tracing::warn!(
                 namespace,

@@ -8,7 +8,7 @@ use crate::{
         reconcile::{desired::Desired, environment::Environment, observe::Observed, report::Reported},
         report::Publication,
     },
-    publish::{Destination, Publisher},
+    publish::{Deletion, Destination, Publisher},
     rollout::{MountingObsolete, PodLister},
 };
 
@@ -58,7 +58,12 @@ pub(crate) async fn withdraw(
         }
     }
     match publisher.delete_obsolete(destination, &mut desired.cache).await {
-        Ok(()) => None,
+        Ok(Deletion::Complete) => None,
+        Ok(Deletion::Partial) => {
+            // The next reconciliation goes on, and does not wait for the grace period again.
+            desired.obsolete_since = Some(since);
+            other_kind
+        }
         Err(error) => {
             tracing::warn!(
                 namespace,

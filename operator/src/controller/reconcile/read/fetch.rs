@@ -295,7 +295,7 @@ pub(crate) async fn fetch(
                 }
                 None => {
                     step.end(Outcome::Done);
-                    Ok(FetchStep::Document(Box::new(arrived)))
+                    Ok(FetchStep::Document(arrived))
                 }
             }
         }

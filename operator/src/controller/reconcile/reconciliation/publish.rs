@@ -72,10 +72,18 @@ async fn select(
     state: &mut EnvironmentState,
 ) -> Result<Choice, publish::Error> {
     let EnvironmentState { candidate, desired, .. } = state;
-    let mut restored = match archived(&environment.spec.pin, candidate, desired, observed) {
-        Some(past) => publisher.read_archived(&observed.destination, past).await?,
-        None => None,
-    };
+    let mut restored = None;
+    if let Some(past) = archived(&environment.spec.pin, candidate, desired, observed).cloned() {
+        restored = match publisher.read_archived(&observed.destination, &past).await {
+            Err(publish::Error::OutOfMemory { .. }) => {
+                // As `keep` does: what is published stays in the cluster.
+                candidate.release();
+                desired.release();
+                publisher.read_archived(&observed.destination, &past).await?
+            }
+            read => read?,
+        };
+    }
     if let Some(restored) = &mut restored {
         keep(environment, memory, restored, candidate, desired, observed)?;
     }

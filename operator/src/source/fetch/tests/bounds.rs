@@ -1,6 +1,6 @@
 use std::{convert::Infallible, time::Duration};
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::join_all, stream};
 
 use super::*;
 
@@ -173,4 +173,35 @@ async fn documents_beyond_memory_budget_wait() {
     assert!(early.is_err() && upstream.asked().len() == asked, "it asks when there is budget, not before");
     drop(first);
     assert!(matches!(waiting.await, Fetched::Document(_)));
+}
+
+/// The server declares the largest document to each of very many fetches, and sends no byte of it.
+#[tokio::test]
+async fn server_that_sends_too_slowly_delays_no_fetch_of_another_namespace() {
+    let slow = Upstream::http(|_, _| {
+        let nothing = stream::pending::<Result<Vec<u8>, Infallible>>();
+        Response::builder().header("content-length", LIMIT).body(Body::from_stream(nothing)).unwrap()
+    })
+    .await;
+    let fast = Upstream::http(|_, _| json_answer(&environment(SETTLED, &["a"]))).await;
+    let mut scene = Scene { limit: LIMIT, timeout: "10m", ..Scene::at(&slow) };
+    scene.origins.push(format!("http://upstream.test:{}", fast.port).parse().unwrap());
+    scene.cluster.copy_to("noisy");
+    let (fetcher, spec, mut other) = (scene.fetcher(), scene.spec(), scene.spec());
+    other.source.flagsmith.as_mut().unwrap().api_url = format!("http://upstream.test:{}/api/v1", fast.port);
+    let hints = FetchHints { expected: Some(1), ..FetchHints::default() };
+    let many = (0..100).map(async |_| {
+        while let Ok(Fetched::Busy | Fetched::OverBudget { .. }) = fetcher.fetch("noisy", &spec, &hints).await {}
+    });
+    let ours = async {
+        while slow.asked().is_empty() || fetcher.budget.is_free() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        fetcher.fetch("shop", &other, &hints).await.unwrap()
+    };
+    let fetched = tokio::select! {
+        _ = join_all(many) => panic!("a slow answer has ended"),
+        fetched = tokio::time::timeout(Duration::from_secs(30), ours) => fetched,
+    };
+    assert_eq!(identities(fetched.expect("it waits for the slow server")), ["a"]);
 }

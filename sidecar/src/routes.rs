@@ -45,12 +45,12 @@ impl<'a> Route<'a> {
             "/ofrep/v1/evaluate/flags" => Route::OfrepFlags,
             "/ofrep/v1/stream" => Route::OfrepStream,
             path => {
-                let name = |name: &'a str| Some(name).filter(|name| !name.bytes().any(|byte| byte == b'/'));
+                // Most providers write the flag's key as it is, so its slashes are slashes of the path.
                 if let Some(key) = path.strip_prefix("/ofrep/v1/evaluate/flags/") {
-                    return name(key).map_or(Route::Unknown, Route::OfrepFlag);
+                    return Route::OfrepFlag(key);
                 }
-                let realtime = || name(path.strip_prefix("/sse/environments/")?.strip_suffix("/stream")?);
-                realtime().map_or(Route::Unknown, Route::Realtime)
+                let realtime = || path.strip_prefix("/sse/environments/")?.strip_suffix("/stream");
+                realtime().filter(|key| !key.contains('/')).map_or(Route::Unknown, Route::Realtime)
             }
         }
     }
@@ -79,7 +79,7 @@ impl<'a> Route<'a> {
 pub(crate) fn parameter<'s>(query: Option<&'s str>, name: &str, scratch: &'s mut String) -> Option<&'s str> {
     let value = query?.rsplit('&').find_map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (key == name).then_some(value)
+        (key == name || decode(key, true, &mut String::new()) == name).then_some(value)
     })?;
     Some(decode(value, true, scratch))
 }
@@ -144,7 +144,9 @@ mod tests {
             ("/ofrep/v1/evaluate/flags", Route::OfrepFlags),
             ("/ofrep/v1/evaluate/flags/", Route::OfrepFlags),
             ("/ofrep/v1/evaluate/flags/a%2Fb", Route::OfrepFlag("a%2Fb")),
-            ("/ofrep/v1/evaluate/flags/a/b", Route::Unknown),
+            ("/ofrep/v1/evaluate/flags/a/b", Route::OfrepFlag("a/b")),
+            ("/ofrep/v1/evaluate/flags/a/b/", Route::OfrepFlag("a/b")),
+            ("/ofrep/v1/evaluate/flagsy/a", Route::Unknown),
             ("/ofrep/v1/stream", Route::OfrepStream),
             ("/sse/environments/key/stream", Route::Realtime("key")),
             ("/sse/environments/a/b/stream", Route::Unknown),
@@ -165,6 +167,7 @@ mod tests {
         assert_eq!(get("x=1&feature=a%20b+c%C3%B6%2"), Some("a b cö%2".to_owned()));
         assert_eq!(get("feature=one&feature=two"), Some("two".to_owned()));
         assert_eq!(get("feature"), Some(String::new()));
+        assert_eq!(get("feature=one&f%65ature=two&x+y=three"), Some("two".to_owned()));
         assert_eq!(get("features=x&xfeature=y"), None);
         assert_eq!(get("feature=%ff"), Some("\u{fffd}".to_owned()));
         assert_eq!(parameter(None, "feature", &mut String::new()), None);

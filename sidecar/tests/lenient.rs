@@ -193,6 +193,52 @@ fn transient_that_the_api_reads_as_a_boolean_is_accepted() {
 }
 
 #[test]
+fn invalid_member_that_is_repeated_is_replaced() {
+    let (_directory, server) = serving();
+    let pro = r#"[{"trait_key":"plan","trait_value":"pro"}]"#;
+    let long = "x".repeat(2001);
+    for invalid in ["true", "[]", "{}", &format!("\"{long}\""), r#""\u0000""#] {
+        let body = format!(r#"{{"identifier":{invalid},"identifier":"somebody"}}"#);
+        assert_eq!(banner(&answer(&server, &body)), "mine", "{body}");
+    }
+    let list = |item: &str| format!("[{item}]");
+    for invalid in [
+        "null".to_owned(),
+        "{}".to_owned(),
+        "\"x\"".to_owned(),
+        list("null"),
+        list("{}"),
+        list(r#"{"trait_key":true}"#),
+        list(&format!(r#"{{"trait_key":"plan","trait_value":"{long}"}}"#)),
+        list(r#"{"trait_key":"a","trait_value":1},{"trait_key":"b","transient":[]},[{}]"#),
+    ] {
+        let body = format!(r#"{{"identifier":"x","traits":{invalid},"traits":{pro}}}"#);
+        let replaced = answer(&server, &body);
+        assert_eq!((banner(&replaced), replaced["traits"].to_string().as_str()), (&json!("gold"), pro), "{body}");
+        let body = format!(r#"{{"identifier":"x","traits":{pro},"traits":{invalid}}}"#);
+        assert_eq!(post(server.data, IDENTITIES, &CLIENT, &body).status, 400, "{body}");
+        let body = format!(r#"{{"identifier":"x","traits":{invalid},"traits":{pro}"#);
+        let malformed = post(server.data, IDENTITIES, &CLIENT, &body);
+        assert!(malformed.status == 400 && malformed.body.contains("json_invalid"), "{body}: {}", malformed.body);
+    }
+    for (invalid, valid) in [
+        ("trait_key\":true", "trait_key\":\"plan\""),
+        ("trait_key\":\"\\u0000\"", "trait_key\":\"plan\""),
+        (&format!("trait_value\":\"{long}\""), "trait_value\":\"pro\""),
+        (&format!("trait_value\":[\"{long}\"]"), "trait_value\":\"pro\""),
+        ("transient\":7", "transient\":false"),
+    ] {
+        let body = |first: &str, last: &str| {
+            let others = r#""trait_key":"plan","trait_value":"pro""#;
+            format!(r#"{{"identifier":"x","traits":[{{{others},"{first},"{last}}}]}}"#)
+        };
+        let replaced = answer(&server, &body(invalid, valid));
+        assert_eq!((banner(&replaced), replaced["traits"].to_string().as_str()), (&json!("gold"), pro), "{invalid}");
+        assert_eq!(post(server.data, IDENTITIES, &CLIENT, &body(valid, invalid)).status, 400, "{invalid}");
+    }
+}
+
+#[test]
 fn transient_that_is_no_boolean_is_refused() {
     let (_directory, server) = serving();
     for value in

@@ -63,6 +63,21 @@ fn flag_has_value_reason_and_variant() {
 }
 
 #[test]
+fn flag_with_a_slash_in_its_name_is_found_with_and_without_escape() {
+    let mut environment = environment("shop", CLIENT_KEY, 1);
+    environment.features[2].name = "team/limit".to_owned();
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&write(&environment, 1_000_000).unwrap());
+    let server = start(directory.path(), |_| {});
+    for key in ["team/limit", "team%2Flimit", "team/limit/"] {
+        let answer = post(server.data, &format!("{FLAG}{key}"), &[], "{}");
+        assert_eq!((answer.status, &body(&answer)["value"]), (200, &json!(1)), "{key}: {}", answer.body);
+    }
+    let unknown = post(server.data, &format!("{FLAG}team/nope"), &[], "{}");
+    assert_eq!((unknown.status, &body(&unknown)["errorCode"]), (404, &json!("FLAG_NOT_FOUND")));
+}
+
+#[test]
 fn white_space_around_names_of_a_context_is_removed() {
     let (_directory, _volume, server) = serving();
     let long = "x".repeat(200);
@@ -227,6 +242,8 @@ fn key_selects_environment_and_role() {
     assert_eq!(keys(&server, &[("x-api-key", CLIENT_KEY)]), (200, false));
     assert_eq!(keys(&server, &[("x-api-key", SERVER_KEY)]), (200, true));
     assert_eq!(keys(&server, &[("x-api-key", "nope")]).0, 401);
+    assert_eq!(keys(&server, &[("x-api-key", "")]), (200, false));
+    assert_eq!(keys(&server, &[("x-api-key", ""), ("x-environment-key", SERVER_KEY)]), (200, true));
     assert_eq!(post(server.data, &format!("{FLAG}secret"), &[], "{}").status, 404);
     assert_eq!(post(server.data, &format!("{FLAG}secret"), &[("x-api-key", SERVER_KEY)], "{}").status, 200);
 
@@ -234,6 +251,7 @@ fn key_selects_environment_and_role() {
     directory.volume("other").publish_written(&other);
     let several = start(directory.path(), |_| {});
     assert_eq!(keys(&several, &[]).0, 401);
+    assert_eq!(keys(&several, &[("x-api-key", "")]).0, 401);
     let answer = post(several.data, &format!("{FLAG}limit"), &[("x-api-key", "client-other")], "{}");
     assert_eq!(body(&answer)["value"], 5);
 }

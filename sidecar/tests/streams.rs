@@ -8,6 +8,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use remora_snapshot::model::{Compressed, Environment};
+use remora_snapshot::{Written, write};
 use serde_json::Value;
 use support::client::{Connection, call, get, post, request};
 use support::environment::{CLIENT_KEY, SERVER_KEY, client_flags, environment, written};
@@ -143,6 +145,45 @@ fn reconnected_client_gets_the_missed_event_at_once() {
         let next = if path == OFREP { 4 } else { 5 };
         volume.publish_written(&written(next));
         assert_ne!(field(&current.event(), "id"), field(&missed, "id"));
+    }
+}
+
+/// The environment with a document whose last change was at this second, in one block of gzip that is not compressed.
+fn with_document(revision: u32, updated_at: u32) -> Written {
+    let mut gzip = vec![0x1f, 0x8b, 8, 0];
+    gzip.extend(updated_at.to_le_bytes());
+    gzip.extend([2, 255, 1, 2, 0, !2, !0]);
+    gzip.extend(b"{}");
+    gzip.extend([0; 4]);
+    gzip.extend(2_u32.to_le_bytes());
+    let document = Some(Compressed { gzip, length: 2 });
+    write(&Environment { document, ..environment("shop", CLIENT_KEY, revision) }, 1_000_000).unwrap()
+}
+
+#[test]
+fn flagsmith_event_is_later_than_every_document_that_was_served() {
+    // The documents are of a server whose clock is years ahead of the clock of this machine.
+    const AHEAD: u32 = 4_000_000_000;
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    volume.publish_written(&with_document(0, AHEAD));
+    let mut newest = f64::from(AHEAD);
+    for restart in 0..2 {
+        let server = start(directory.path(), |_| {});
+        let mut listener = Listener::open(server.data, FLAGSMITH, &[]);
+        // The event for the served revision is first. The same time, an earlier one, and none come after it.
+        for (revision, document) in [None, Some(AHEAD), Some(AHEAD - 9), None].into_iter().enumerate() {
+            if revision > 0 {
+                let revision = restart * 10 + revision as u32;
+                volume.publish_written(&document.map_or_else(|| written(revision), |at| with_document(revision, at)));
+            }
+            let updated_at = data(&listener.event())["updated_at"].as_f64().unwrap();
+            assert!(updated_at > newest && updated_at < f64::from(AHEAD + 1), "{updated_at} after {newest}");
+            newest = updated_at;
+        }
+        // A process that starts again knows the served document only.
+        volume.publish_written(&with_document(restart + 100, AHEAD));
+        newest = f64::from(AHEAD);
     }
 }
 

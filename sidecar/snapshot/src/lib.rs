@@ -457,7 +457,8 @@
 //! ## The document
 //!
 //! The document that the operator compiled, for SDKs that evaluate locally: one gzip stream with one member, whose
-//! header has no optional fields, cut into parts. After the header:
+//! header has no optional fields, cut into parts. The time in the gzip header is the time of the document's last change
+//! (`updated_at`), rounded up to whole seconds, or zero. After the header:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|

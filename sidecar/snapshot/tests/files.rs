@@ -5,6 +5,7 @@
 mod sample;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use remora_snapshot::files::MAX_CORE_BYTES;
 use remora_snapshot::model::{Compressed, Derivation, Environment, IdentityOverride, Property};
@@ -169,7 +170,7 @@ fn digests_are_equal_for_equal_flags_only() {
 
 /// Creates a stream that no test decompresses: the gzip frame around bytes that do not compress.
 fn compressed(bytes: usize) -> Compressed {
-    let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
+    let mut gzip = vec![0x1f, 0x8b, 8, 0, 0x18, 0xdb, 0x00, 0x6b, 2, 255];
     gzip.extend((0..bytes).map(|byte| (byte * 7) as u8));
     gzip.extend([0; 4]);
     gzip.extend(1_000_u32.to_le_bytes());
@@ -194,6 +195,7 @@ fn document_in_parts_is_read_whole() {
         assert_eq!(Document::<Vec<u8>>::count(&files[0]), Ok(parts));
         let read = snapshot.document(files.clone()).unwrap();
         assert_eq!((read.length(), read.stored()), (1_000, document.gzip.len() as u64));
+        assert_eq!(read.updated_at(), Some(Duration::from_secs(0x6b00_db18)));
         let (mut whole, mut deflated) = (Vec::new(), Vec::new());
         for (index, file) in read.files().iter().enumerate() {
             whole.extend_from_slice(&file[read.range(index).unwrap()]);

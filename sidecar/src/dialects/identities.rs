@@ -2,7 +2,8 @@
 //!
 //! One pass over the body sets the identifier and the traits of the snapshot's request state, and writes the echo of the
 //! traits: as they were sent, in order, with repetitions and nulls, and without unknown members. Members may come in
-//! any order and more than once; the last one counts.
+//! any order and more than once; the last one counts, and only the last one has to be valid: Flagsmith's API parses the
+//! whole body before it looks at a member.
 //!
 //! Bodies are read as leniently as Flagsmith's API reads them: names may be numbers, white space around them is
 //! removed, values of traits may be lists and objects, and the body may be empty. An identifier that is missing, null or
@@ -111,7 +112,8 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     // Flagsmith's API reads an empty body as an empty object.
     let body = if body.is_empty() { b"{}" } else { body };
     let mut reader = Reader::new(body)?;
-    let mut identifier = None;
+    let mut identifier = Ok(None);
+    let mut traits = Ok(());
     let mut transient = Ok(());
     let mut lists = 0;
     scratch.request.clear();
@@ -124,16 +126,14 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     while let Some(name) = reader.next_member(&mut members)? {
         if name.is("traits") {
             lists = next_list(lists)?;
-            read_traits::<FAST, B>(&mut reader, snapshot, scratch)?;
+            traits = read_traits::<FAST, B>(&mut reader, snapshot, scratch)?;
             continue;
         }
         let value = reader.value()?;
         if name.is("identifier") {
             identifier = match (Name::of(value), value) {
-                (None, Value::Bool(_) | Value::Array | Value::Object) => {
-                    return Err(InvalidBody::Invalid(Location::Member("identifier"), Problem::NotAString));
-                }
-                (name, _) => name,
+                (None, Value::Bool(_) | Value::Array | Value::Object) => Err(Problem::NotAString),
+                (name, _) => Ok(name),
             };
         } else if name.is("transient") {
             // The identity is stored in neither case, and its overrides apply in both.
@@ -142,6 +142,8 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
     }
     reader.finish()?;
     let invalid = |member| move |problem| InvalidBody::Invalid(Location::Member(member), problem);
+    let identifier = identifier.map_err(invalid("identifier"))?;
+    traits?;
     transient.map_err(invalid("transient"))?;
     if let Some(identifier) = &identifier {
         check_name(identifier, MAX_CHARACTERS, Problem::TooLong, &mut scratch.text).map_err(invalid("identifier"))?;

@@ -21,14 +21,16 @@ use crate::http::header_values;
 use crate::routes::parameter;
 
 /// Answers by OFREP's rules for keys: with one environment, a request needs no key. A key that is sent must be valid,
-/// because the flags of another environment would be wrong.
+/// because the flags of another environment would be wrong. An empty key is none: providers send their headers also
+/// where the variable with the key is not set.
 fn with_key(
     state: &State,
     parts: &Parts,
     flag: Option<&str>,
     answer: impl FnOnce(&Environment, &Loaded, Role) -> Answer,
 ) -> Answer {
-    let key = key(parts, &API_KEY).or_else(|| key(parts, &ENVIRONMENT_KEY));
+    let key_of = |name| key(parts, name).filter(|key| !key.is_empty());
+    let key = key_of(&API_KEY).or_else(|| key_of(&ENVIRONMENT_KEY));
     match key.map_or_else(|| state.access_without_key(), |key| state.access(key)) {
         Access::Granted(environment, serving, role) => match serving.as_ref() {
             Some(loaded) => answer(environment, loaded, role),

@@ -105,6 +105,11 @@ impl Document {
         self.modified
     }
 
+    /// Time of the document's last change since 1970, as Flagsmith states it, rounded up to whole seconds.
+    pub(crate) fn updated_at(&self) -> Option<Duration> {
+        self.content.updated_at()
+    }
+
     /// Returns the document as it is stored, in gzip.
     pub(crate) fn stored(self: &Arc<Document>) -> Body {
         Body::portions(Box::new(Delivery::stored(self)))

@@ -177,7 +177,10 @@ impl FollowedVolume {
             environment.reloads.count(if same { Reload::Same } else { Reload::Swapped });
             if !same {
                 let now = since_epoch(loaded.since);
-                environment.changes.send_modify(|change| *change = change.next(revision, loaded.content_hash, now));
+                let updated_at = loaded.document.as_ref().and_then(|document| document.updated_at());
+                environment
+                    .changes
+                    .send_modify(|change| *change = change.next(revision, loaded.content_hash, now, updated_at));
             }
             self.overrides = overrides;
             let (name, features, [core, overrides, document]) =

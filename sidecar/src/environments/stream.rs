@@ -5,6 +5,10 @@
 //! A client that reconnects with the identifier of its last event is notified at once if it missed one. Flagsmith's
 //! server SDKs reconnect without an identifier: they get an event at once in any case, because they may have missed
 //! one, and fetch nothing without an event.
+//!
+//! SDKs compare the time of an event, and fetch only if it is later: Python and Go than `updated_at` of the document that
+//! they have, which is a time of Flagsmith's clock, and Ruby than the last event. So the time of an event is later than
+//! that of every document that was served before, also where the clock of the node is behind Flagsmith's clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,9 +43,17 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Returns the change that follows this one.
-    pub(crate) fn next(self, revision: Revision, content_hash: u64, now: Duration) -> Change {
-        Change { revision, content_hash, at: now.max(self.at + Duration::from_micros(1)) }
+    /// Returns the change that follows this one. `updated_at` is the time of the document that is served from now on: a
+    /// client may have it already, and a process that restarts knows no other document.
+    pub(crate) fn next(
+        self,
+        revision: Revision,
+        content_hash: u64,
+        now: Duration,
+        updated_at: Option<Duration>,
+    ) -> Change {
+        let before = self.at.max(updated_at.unwrap_or_default());
+        Change { revision, content_hash, at: now.max(before + Duration::from_micros(1)) }
     }
 
     fn id(self) -> String {
@@ -204,10 +216,23 @@ mod tests {
     #[test]
     fn change_is_later_than_its_predecessor() {
         let now = Duration::from_secs(10);
-        let one = Change::default().next(Revision::default(), 1, now);
+        let one = Change::default().next(Revision::default(), 1, now, None);
         assert_eq!(one.at, now);
-        let two = one.next(Revision::default(), 2, now);
-        let three = two.next(Revision::default(), 3, Duration::from_secs(9));
+        let two = one.next(Revision::default(), 2, now, None);
+        let three = two.next(Revision::default(), 3, Duration::from_secs(9), None);
         assert!(one.at < two.at && two.at < three.at);
+    }
+
+    #[test]
+    fn change_is_later_than_every_document_that_was_served() {
+        let (now, later) = (Duration::from_secs(10), Duration::from_secs(60));
+        let next = |change: Change, updated_at| change.next(Revision::default(), 1, now, Some(updated_at));
+        assert_eq!(next(Change::default(), Duration::from_secs(9)).at, now);
+        let one = next(Change::default(), later);
+        // A document may change without its time, and an earlier document may be served again.
+        let two = next(one, later);
+        let three = next(two, Duration::from_secs(9));
+        assert!(later < one.at && one.at < two.at && two.at < three.at);
+        assert!(three.at < later + Duration::from_secs(1), "{three:?}");
     }
 }

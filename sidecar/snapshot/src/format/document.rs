@@ -1,6 +1,7 @@
 //! The environment's document: compressed bytes in one file, or in several parts.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -89,6 +90,16 @@ impl<B: AsRef<[u8]>> Document<B> {
     /// Length of the stored gzip stream in bytes.
     pub fn stored(&self) -> u64 {
         self.about.stored
+    }
+
+    /// Time of the document's last change since 1970, as its source states it, rounded up to whole seconds. `None` if it
+    /// is not known.
+    pub fn updated_at(&self) -> Option<Duration> {
+        // A file boundary may cut through the header.
+        let bytes = self.parts.iter().flat_map(|part| chunk(part.as_ref()));
+        let second =
+            bytes.skip(4).take(4).zip([0, 8, 16, 24]).fold(0, |time, (byte, bits)| time | u64::from(*byte) << bits);
+        (second > 0).then(|| Duration::from_secs(second))
     }
 
     /// Name of the content: equal documents have equal names.

@@ -56,7 +56,8 @@ pub struct Experiment {
 /// A document, compressed with gzip.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compressed {
-    /// A gzip stream with one member, whose header has no optional fields.
+    /// A gzip stream with one member, whose header has no optional fields. Its time is that of the document's last
+    /// change, rounded up to whole seconds, or zero.
     pub gzip: Vec<u8>,
     /// Length of the uncompressed document in bytes.
     pub length: u64,

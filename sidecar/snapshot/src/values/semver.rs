@@ -2,9 +2,11 @@
 
 use std::cmp::Ordering;
 
-use crate::values::number::by_magnitude;
+use crate::values::number::{PYTHON_INT_DIGITS, by_magnitude};
 
-/// The parts of a version. Numbers are digits, because SemVer has no largest number.
+/// The parts of a version. Numbers are digits, because SemVer has no largest number. They have at most
+/// [`PYTHON_INT_DIGITS`] digits, as Flagsmith's engine converts them to Python's integers. Numbers of a prerelease may
+/// have more: the engine converts them only when it compares them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version<'a> {
     numbers: [&'a [u8]; 3],
@@ -15,8 +17,8 @@ pub struct Version<'a> {
 }
 
 impl<'a> Version<'a> {
-    /// Reads `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]`. Leading zeros in numbers and a leading `v` are errors. One line end
-    /// after the version is not a part of it, as for Flagsmith's API, which reads versions by `semver` 3.0.
+    /// Reads `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]`. Leading zeros in numbers, a leading `v` and numbers of more than
+    /// [`PYTHON_INT_DIGITS`] digits are errors. One line end after the version is not a part of it, as for Flagsmith's API, which reads versions by `semver` 3.0.
     #[must_use]
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
@@ -27,7 +29,7 @@ impl<'a> Version<'a> {
         let identifiers_hold =
             |text: Option<&[u8]>, valid: fn(&[u8]) -> bool| text.is_none_or(|t| t.split(|b| *b == b'.').all(valid));
         (numbers.next().is_none()
-            && version.numbers.iter().all(|n| is_number(n))
+            && version.numbers.iter().all(|n| is_number(n) && n.len() <= PYTHON_INT_DIGITS)
             && identifiers_hold(prerelease, |i| {
                 is_identifier(i) && (is_number(i) || !i.iter().all(u8::is_ascii_digit))
             })
@@ -35,28 +37,32 @@ impl<'a> Version<'a> {
         .then_some(version)
     }
 
-    /// Compares by precedence (SemVer 2, section 11).
+    /// Compares by precedence (SemVer 2, section 11). `None` if the numbers are equal and a prerelease has a number of
+    /// more than [`PYTHON_INT_DIGITS`] digits: Flagsmith's engine raises then, which makes every comparison false.
     #[must_use]
-    pub fn precedence(&self, other: &Self) -> Ordering {
+    pub fn precedence(&self, other: &Self) -> Option<Ordering> {
         for (a, b) in self.numbers.iter().zip(other.numbers) {
             let order = by_magnitude(a, b);
             if order != Ordering::Equal {
-                return order;
+                return Some(order);
             }
         }
-        match (self.prerelease, other.prerelease) {
+        if [self.prerelease, other.prerelease].into_iter().flatten().any(has_long_number) {
+            return None;
+        }
+        Some(match (self.prerelease, other.prerelease) {
             (None, None) => Ordering::Equal,
             (None, Some(_)) => Ordering::Greater,
             (Some(_), None) => Ordering::Less,
             (Some(a), Some(b)) => by_identifiers(a, b),
-        }
+        })
     }
 }
 
-/// Compares two versions. `None` unless both texts are versions.
+/// Compares two versions. `None` unless both texts are versions that [`Version::precedence`] orders.
 #[must_use]
 pub fn compare(left: &[u8], right: &[u8]) -> Option<Ordering> {
-    Some(Version::parse(left)?.precedence(&Version::parse(right)?))
+    Version::parse(left)?.precedence(&Version::parse(right)?)
 }
 
 /// A release whose numbers are below 2²¹, in 63 bits: a breakpoint of the segment index.
@@ -81,7 +87,8 @@ pub(crate) fn unpack(packed: Packed) -> Position {
     ([number(2), number(1), number(0)], true)
 }
 
-/// Returns the position of a version. Numbers beyond 64 bits become the largest number, which is above all packed ones.
+/// Returns the position of a version. A prerelease with a number of more than [`PYTHON_INT_DIGITS`] digits has a position
+/// like any other: the values of an index are shorter. Numbers beyond 64 bits become the largest number, which is above all packed ones.
 pub(crate) fn position(version: &Version<'_>) -> Position {
     let number = |digits: &[u8]| {
         digits.iter().fold(0_u64, |number, digit| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
@@ -107,6 +114,12 @@ fn by_identifiers(a: &[u8], b: &[u8]) -> Ordering {
             return order;
         }
     }
+}
+
+/// True if a prerelease has a number of more than [`PYTHON_INT_DIGITS`] digits.
+fn has_long_number(prerelease: &[u8]) -> bool {
+    prerelease.len() > PYTHON_INT_DIGITS
+        && prerelease.split(|b| *b == b'.').any(|i| i.len() > PYTHON_INT_DIGITS && i.iter().all(u8::is_ascii_digit))
 }
 
 fn split_at_byte(text: &[u8], byte: u8) -> (&[u8], Option<&[u8]>) {
@@ -145,7 +158,7 @@ mod tests {
         for (i, a) in ordered.iter().enumerate() {
             for (j, b) in ordered.iter().enumerate() {
                 let (a, b) = (Version::parse(a.as_bytes()).unwrap(), Version::parse(b.as_bytes()).unwrap());
-                assert_eq!(a.precedence(&b), i.cmp(&j));
+                assert_eq!(a.precedence(&b), Some(i.cmp(&j)));
                 assert_eq!(compare(ordered[i].as_bytes(), ordered[j].as_bytes()), Some(i.cmp(&j)));
                 if let Some(packed) = pack(ordered[j].as_bytes()) {
                     assert_eq!(position(&a).cmp(&unpack(packed)), i.cmp(&j));
@@ -153,7 +166,30 @@ mod tests {
             }
         }
         let (a, b) = (Version::parse(b"1.0.0+a").unwrap(), Version::parse(b"1.0.0+b-2").unwrap());
-        assert_eq!(a.precedence(&b), Ordering::Equal);
+        assert_eq!(a.precedence(&b), Some(Ordering::Equal));
+    }
+
+    #[test]
+    fn number_that_python_cannot_convert_is_in_no_relation() {
+        let (fits, long) = ("9".repeat(4300), "9".repeat(4301));
+        for version in [format!("{fits}.0.0"), format!("0.{fits}.0"), format!("0.0.{fits}")] {
+            assert!(compare(b"0.0.1", version.as_bytes()).is_some_and(Ordering::is_lt));
+            let version = version.replace(&fits, &long);
+            assert_eq!(Version::parse(version.as_bytes()), None);
+            assert_eq!(pack(version.as_bytes()), None);
+        }
+        // The digits of build metadata, and of identifiers with letters, are no numbers.
+        for (left, right, order) in [
+            (format!("1.0.0-{fits}"), "1.0.0".to_owned(), Some(Ordering::Less)),
+            (format!("1.0.0-{long}"), "1.0.0".to_owned(), None),
+            (format!("1.0.0-a.{long}"), "1.0.0-b".to_owned(), None),
+            (format!("1.0.0-{long}"), "1.0.1".to_owned(), Some(Ordering::Less)),
+            (format!("1.0.0-{long}a"), "1.0.0".to_owned(), Some(Ordering::Less)),
+            (format!("1.0.0+{long}"), "1.0.0".to_owned(), Some(Ordering::Equal)),
+        ] {
+            assert_eq!(compare(left.as_bytes(), right.as_bytes()), order);
+            assert_eq!(compare(right.as_bytes(), left.as_bytes()), order.map(Ordering::reverse));
+        }
     }
 
     #[test]

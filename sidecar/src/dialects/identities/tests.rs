@@ -144,6 +144,9 @@ fn one_trait(dice: &mut Dice, [colon, comma]: [&str; 2]) -> String {
         3 => {
             format!("{{\"trait_key\"{colon}{name}{comma}\"trait_value\"{colon}{value}{comma}\"transient\"{colon}true}}")
         }
+        15 => format!(
+            "{{\"trait_key\"{colon}[]{comma}\"trait_value\"{colon}{value}{comma}\"trait_key\"{colon}{name}{comma}\"trait_value\"{colon}1}}"
+        ),
         4 => dice.pick(&["null", "{}", "1", "{\"trait_value\":1}", "{\"trait_key\":1,\"trait_value\":2}"]).to_owned(),
         5 => {
             let space = dice.pick(&[" ", "\n"]);
@@ -165,7 +168,9 @@ fn one_body(dice: &mut Dice) -> String {
     let traits = format!("\"traits\"{colon}[{}]", traits.join(comma));
     let identifier = dice.pick(&["\"somebody\"", "\"\"", "null", "\"\\u00fc\"", "\"ü\"", "1"]);
     let identifier = format!("\"identifier\"{colon}{identifier}");
-    match dice.below(8) {
+    match dice.below(10) {
+        9 => format!("{{\"traits\"{colon}[null]{comma}\"identifier\"{colon}true{comma}{identifier}{comma}{traits}}}"),
+        8 => format!("{{{traits}{comma}{identifier}{comma}\"traits\"{colon}[{{\"trait_key\"{colon}\"age\"}}]}}"),
         0 => format!("{{{traits}{comma}{identifier}}}"),
         1 => format!("{{{identifier}{comma}{traits}{comma}{traits}}}"),
         2 => format!("{{\"transient\"{colon}false{comma}{identifier}{comma}{traits} }}"),

@@ -8,7 +8,7 @@ use crate::dialects::python;
 use crate::dialects::scratch::Scratch;
 use crate::dialects::validation::{InvalidBody, Location, Problem, check_boolean};
 use crate::dialects::values::{MAX_CHARACTERS, MAX_NAME_CHARACTERS, trait_value};
-use crate::json::{self, Reader, Value, fast, number};
+use crate::json::{self, Malformed, Reader, Value, fast, number};
 
 /// The text that a serializer puts around a trait's name and value.
 struct Form {
@@ -27,8 +27,26 @@ impl Form {
     }
 }
 
-/// Reads the list of traits, which must be the next value. It replaces any traits that were read before.
+/// Reads the list of traits, which must be the next value. It replaces any traits that were read before. The inner
+/// result is the refusal of a list that another one may yet replace: the reader is behind the list in either case.
 pub(super) fn read_traits<const FAST: bool, B: AsRef<[u8]>>(
+    reader: &mut Reader<'_>,
+    snapshot: &Snapshot<B>,
+    scratch: &mut Scratch,
+) -> Result<Result<(), InvalidBody>, Malformed> {
+    let mut list = reader.clone();
+    match read_list::<FAST, B>(reader, snapshot, scratch) {
+        Err(InvalidBody::Malformed(malformed)) => Err(malformed),
+        Err(invalid) => {
+            list.value()?;
+            *reader = list;
+            Ok(Err(invalid))
+        }
+        Ok(()) => Ok(Ok(())),
+    }
+}
+
+fn read_list<const FAST: bool, B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
     snapshot: &Snapshot<B>,
     scratch: &mut Scratch,
@@ -208,8 +226,8 @@ fn read_trait<'a>(
     index: usize,
     scratch: &mut Scratch,
 ) -> Result<(Name<'a>, Content<'a>), InvalidBody> {
-    let mut key = None;
-    let mut value = Content::Scalar(Value::Null);
+    let mut key = Err(Problem::Missing);
+    let mut value = Ok(Content::Scalar(Value::Null));
     let mut transient = Ok(());
     let Some(mut members) = reader.enter_object() else {
         reader.value()?;
@@ -217,27 +235,24 @@ fn read_trait<'a>(
     };
     while let Some(name) = reader.next_member(&mut members)? {
         if name.is("trait_key") {
-            let name = Name::of(reader.value()?).ok_or(Problem::NotAString).and_then(|name| {
+            key = Name::of(reader.value()?).ok_or(Problem::NotAString).and_then(|name| {
                 check_name(&name, MAX_NAME_CHARACTERS, Problem::NameTooLong, &mut scratch.name).map(|()| name)
             });
-            key =
-                Some(name.map_err(|problem| InvalidBody::Invalid(Location::TraitMember(index, "trait_key"), problem))?);
         } else if name.is("trait_value") {
-            value = read_content(reader, index, scratch)?;
+            value = read_content(reader, scratch)?;
         } else if name.is("transient") {
             transient = check_boolean(reader.value()?, &mut scratch.text);
         } else {
             reader.value()?;
         }
     }
-    transient.map_err(|problem| InvalidBody::Invalid(Location::TraitMember(index, "transient"), problem))?;
-    match key {
-        Some(key) => Ok((key, value)),
-        None => Err(InvalidBody::Invalid(Location::TraitMember(index, "trait_key"), Problem::Missing)),
-    }
+    let invalid = |member| move |problem| InvalidBody::Invalid(Location::TraitMember(index, member), problem);
+    transient.map_err(invalid("transient"))?;
+    Ok((key.map_err(invalid("trait_key"))?, value.map_err(invalid("trait_value"))?))
 }
 
-fn read_content<'a>(reader: &mut Reader<'a>, index: usize, scratch: &mut Scratch) -> Result<Content<'a>, InvalidBody> {
+/// Reads the value of a trait. The inner result is the refusal of a value that another one may yet replace.
+fn read_content<'a>(reader: &mut Reader<'a>, scratch: &mut Scratch) -> Result<Result<Content<'a>, Problem>, Malformed> {
     let mut start = reader.clone();
     let value = reader.value()?;
     let content = match value {
@@ -245,7 +260,7 @@ fn read_content<'a>(reader: &mut Reader<'a>, index: usize, scratch: &mut Scratch
         Value::String(text) if text.is_longer_than(MAX_CHARACTERS, &mut scratch.text) => None,
         _ => Some(Content::Scalar(value)),
     };
-    content.ok_or(InvalidBody::Invalid(Location::TraitMember(index, "trait_value"), Problem::TooLong))
+    Ok(content.ok_or(Problem::TooLong))
 }
 
 fn write_value(value: Value<'_>, scratch: &mut String, out: &mut Vec<u8>) {

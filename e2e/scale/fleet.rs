@@ -12,7 +12,7 @@ use kube::{
 use remora_e2e::{harness::storefront, upstream::Upstream};
 use remora_operator::{
     api::FeatureEnvironment,
-    injection::{Config, Decision, PodContext, decide, patch},
+    injection::{Config, Decision, Defaults, PodContext, decide, patch},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -266,6 +266,7 @@ fn injected(pod: &Value) -> anyhow::Result<Value> {
         sidecar_image: "registry.example.org/remora-sidecar:1.0.0".to_owned(),
         sidecar_pull_policy: "IfNotPresent".to_owned(),
         own_namespace: "remora-system".to_owned(),
+        defaults: Defaults::default(),
     };
     let Decision::Inject(plan) = decide(pod, &PodContext::new(LARGE), &config) else {
         anyhow::bail!("the pod gets no sidecar: {pod}");

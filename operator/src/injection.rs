@@ -7,6 +7,7 @@
 //! | modules | what they do |
 //! |---|---|
 //! | `annotations`, `quantity`, `startup_timeout`, `overrides` | parse the options of a pod and of its namespace |
+//! | `config`, `defaults` | settings for all pods, and the options of pods without annotations |
 //! | `pod`, `decide`, `layout`, `resources`, `plan`, `patch` | decide, plan and patch, in this order |
 //! | `admission_policy` | generates the same decision and plan as CEL, for clusters without the webhook |
 //! | [`webhook`], [`metrics`] | answers admission requests with the decision and the patch |
@@ -30,6 +31,7 @@ pub mod auditor;
 pub mod certificates;
 mod config;
 mod decide;
+mod defaults;
 mod layout;
 pub mod metrics;
 pub(crate) mod overrides;
@@ -49,6 +51,7 @@ pub use annotations::Invalid;
 pub use audit::{MissingSidecar, is_candidate, missing_sidecar};
 pub use config::Config;
 pub use decide::{Decision, PodContext, Reason, Refusal, decide};
+pub use defaults::{Conflict, DefaultTexts, Defaults};
 pub use layout::{Layout, Layouts, Size, Slots};
 pub use patch::patch;
 pub use plan::Plan;

@@ -58,6 +58,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 async fn serve(arguments: Arguments) -> anyhow::Result<()> {
+    let webhook_options = arguments.webhook()?;
     let config = configuration().await?;
     let client = Client::try_from(config.clone()).context(BAD_CONFIGURATION)?;
     let metrics = Metrics::default();
@@ -65,7 +66,7 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     let (serving, gate) = watch::channel(true);
     let mut gates: Gates = vec![("running", gate)];
 
-    let webhook = arguments.webhook().map(|options| {
+    let webhook = webhook_options.map(|options| {
         let (ready, gate) = watch::channel(false);
         gates.push(("webhook", gate));
         let metrics = metrics.register_part(webhook::Metrics::register);
@@ -232,14 +233,19 @@ impl Arguments {
         }
     }
 
-    fn webhook(&self) -> Option<webhook::Options> {
-        let sidecar_image = self.sidecar_image.clone().filter(|_| !self.no_webhook)?;
-        Some(webhook::Options {
+    /// Returns the options of the webhook. `None` if this process does not serve it.
+    fn webhook(&self) -> anyhow::Result<Option<webhook::Options>> {
+        let Some(sidecar_image) = self.sidecar_image.clone().filter(|_| !self.no_webhook) else {
+            return Ok(None);
+        };
+        self.sidecar_defaults.check()?;
+        Ok(Some(webhook::Options {
             listen: self.webhook_listen,
             inject: injection::Config {
                 sidecar_image,
                 sidecar_pull_policy: self.sidecar_pull_policy.clone(),
                 own_namespace: self.namespace.clone(),
+                defaults: self.sidecar_defaults.clone(),
             },
             certificates: match &self.certificate_directory {
                 Some(directory) => certificates::Source::Directory(directory.clone()),
@@ -250,7 +256,7 @@ impl Arguments {
                     secret: self.certificate_secret.clone(),
                 }),
             },
-        })
+        }))
     }
 }
 

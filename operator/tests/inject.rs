@@ -1,5 +1,7 @@
 //! Compares pods before and after injection with the files in `tests/inject/`: `<case>.in.yaml` is the pod of the
 //! request, `<case>.out.yaml` the outcome. The optional `<case>.namespace.yaml` holds the annotations of its namespace.
+//! Cases whose names begin with `values-` are those of a webhook with the arguments in `sidecar.arguments.txt`, which the
+//! chart renders from `sidecar.values.yaml`; a test of the chart compares the two.
 //! After an intended change, `make generate` rewrites the `<case>.out.yaml` files, and a reviewer reads the difference.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -10,16 +12,30 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use remora_operator::injection::{Config, Decision, PodContext, decide, patch};
+use clap::Parser;
+use remora_operator::injection::{Config, Decision, Defaults, PodContext, decide, patch};
 use remora_sidecar::Command;
 use remora_testing::assert_generated;
 use serde_json::{Value, json};
 
-fn config() -> Config {
+/// Command line with the defaults of sidecars.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    defaults: Defaults,
+}
+
+/// Returns the configuration of the webhook in a case.
+fn config(case: &str) -> Config {
+    let arguments = fs::read_to_string(directory().join("sidecar.arguments.txt")).unwrap();
+    let arguments = arguments.lines().filter(|_| case.starts_with("values-"));
+    let Line { defaults } = Line::parse_from(["run"].into_iter().chain(arguments));
+    defaults.check().unwrap();
     Config {
         sidecar_image: "example.org/remora-sidecar:1.0.0".to_owned(),
         sidecar_pull_policy: "IfNotPresent".to_owned(),
         own_namespace: "remora-system".to_owned(),
+        defaults,
     }
 }
 
@@ -41,7 +57,7 @@ fn defaults(case: &str) -> BTreeMap<String, String> {
 fn outcome(pod: &Value, case: &str) -> Value {
     let defaults = defaults(case);
     let context = PodContext { defaults: Some(&defaults), ..PodContext::new(namespace(case)) };
-    match decide(pod, &context, &config()) {
+    match decide(pod, &context, &config(case)) {
         Decision::Skip(reason) => json!({"skipped": reason.label(), "warning": reason.warning()}),
         Decision::Deny(refusal) => json!({"denied": refusal.label(), "message": refusal.to_string()}),
         Decision::Inject(plan) => {
@@ -114,6 +130,7 @@ fn sidecar_parses_injected_arguments() {
         .collect();
     for (key, values) in [
         ("log-level", ["error", "warn", "info", "debug"].as_slice()),
+        ("log-json", ["true", "false"].as_slice()),
         ("await", ["0s", "500ms", "2m", "3600s"].as_slice()),
         ("port", ["1024", "65534"].as_slice()),
     ] {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::{prelude::*, strategy::ValueTree};
-use remora_operator::injection::{Config, Decision, PodContext, Reason, decide, missing_sidecar, patch};
+use remora_operator::injection::{Config, Decision, Defaults, PodContext, Reason, decide, missing_sidecar, patch};
 use serde_json::{Map, Value, json};
 
 fn config() -> Config {
@@ -11,6 +11,7 @@ fn config() -> Config {
         sidecar_image: "example.org/remora-sidecar:1.0.0".to_owned(),
         sidecar_pull_policy: "IfNotPresent".to_owned(),
         own_namespace: "remora-system".to_owned(),
+        defaults: Defaults::default(),
     }
 }
 
@@ -126,6 +127,7 @@ fn annotations() -> impl Strategy<Value = Value> {
                 "memory-limit",
                 "await",
                 "log-level",
+                "log-json",
                 "unix-socket",
                 "env",
                 "overrides",

@@ -13,7 +13,7 @@ use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use kube::Client;
 use prometheus_client::registry::Registry;
 use remora_operator::injection::{
-    Config,
+    Config, Defaults,
     metrics::Metrics,
     webhook::{Environments, Namespaces, Webhook, router},
 };
@@ -78,6 +78,7 @@ fn config() -> Config {
         sidecar_image: "example.org/remora-sidecar:1.0.0".to_owned(),
         sidecar_pull_policy: "IfNotPresent".to_owned(),
         own_namespace: "remora-system".to_owned(),
+        defaults: Defaults::default(),
     }
 }
 

@@ -45,7 +45,7 @@ mod server;
 mod volume;
 
 pub use bodies::Bodies;
-pub use log::{Level, report, set_level};
+pub use log::{Level, report, set_json, set_level};
 pub use options::{Command, HELP, Options, UsageError, parse};
 pub use probe::{NotYet, probe};
 pub use reader::{Reader, Served};

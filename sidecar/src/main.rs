@@ -3,7 +3,9 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use remora_sidecar::{Command, Failure, HELP, Options, Server, Signals, UsageError, parse, probe, report, set_level};
+use remora_sidecar::{
+    Command, Failure, HELP, Options, Server, Signals, UsageError, parse, probe, report, set_json, set_level,
+};
 
 /// Exit code for an invalid command line (`EX_USAGE`).
 const USAGE: u8 = 64;
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
 
 fn serve(options: &Options) -> Result<(), Failure> {
     set_level(options.level);
+    set_json(options.log_json);
     // One thread is enough: a request takes microseconds, and the pod's cores belong to the application.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

@@ -35,6 +35,8 @@ Usage: remora-sidecar --snapshots DIR [options]
                           X-Remora-Override, signed with the key in FILE, of 32 to 256 bytes
                           (default: the header is not read)
   --log-level LEVEL       least severe level to log: error, warn, info or debug (default: info)
+  --log-json              write the log as JSON, one object per line, with the members timestamp,
+                          level and message (default: text)
   --probe ADDRESS         serve nothing: ask the sidecar with this admin address for up to one
                           second whether the application may start, and exit with 0 if so
   --help                  print this text
@@ -77,6 +79,8 @@ pub struct Options {
     pub override_key: Option<PathBuf>,
     /// Level up to which lines are logged.
     pub level: Level,
+    /// True if the log is JSON, false if it is text.
+    pub log_json: bool,
 }
 
 impl Options {
@@ -94,6 +98,7 @@ impl Options {
             overrides: Vec::new(),
             override_key: None,
             level: Level::Info,
+            log_json: false,
         }
     }
 }
@@ -110,6 +115,9 @@ pub enum UsageError {
     /// The option lacks its value.
     #[error("{0} needs a value: write {0} {1}")]
     NoValue(&'static str, &'static str),
+    /// The option has a value and takes none.
+    #[error("{0} takes no value: remove \"={1}\"")]
+    NeedlessValue(&'static str, String),
     /// The option has an invalid value.
     #[error("{option} {value:?} is not {expected}")]
     BadValue {
@@ -156,6 +164,10 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             "--overrides" => options.overrides = flags(value("--overrides", "{}")?)?,
             "--override-key" => options.override_key = Some(value("--override-key", "FILE")?.into()),
             "--log-level" => options.level = level(value("--log-level", "info")?)?,
+            "--log-json" => match inline {
+                None => options.log_json = true,
+                Some(value) => return Err(UsageError::NeedlessValue("--log-json", value)),
+            },
             "--probe" => return Ok(Command::Probe(address("--probe", value("--probe", "127.0.0.1:4778")?)?)),
             "--help" | "-h" => return Ok(Command::Help),
             "--version" => return Ok(Command::Version),
@@ -229,7 +241,7 @@ mod tests {
 
     #[test]
     fn complete_command_line_sets_every_option() {
-        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=[::]:2 --await 500ms --log-level debug --listen-unix /s/x --cors-origin http://localhost:3000 --cors-origin * --overrides {\"a\":{\"enabled\":true}} --override-key /s/key";
+        let line = "--snapshots /s --environment a --environment=b --listen [::1]:1 --admin=[::]:2 --await 500ms --log-level debug --log-json --listen-unix /s/x --cors-origin http://localhost:3000 --cors-origin * --overrides {\"a\":{\"enabled\":true}} --override-key /s/key";
         let Ok(Command::Serve(options)) = read(line) else { panic!("{:?}", read(line)) };
         assert_eq!(options.snapshots, PathBuf::from("/s"));
         assert_eq!(options.environments, ["a", "b"]);
@@ -242,6 +254,7 @@ mod tests {
         assert_eq!(options.overrides, [expected]);
         assert_eq!(options.override_key, Some(PathBuf::from("/s/key")));
         assert_eq!(options.level, Level::Debug);
+        assert!(options.log_json);
     }
 
     #[test]
@@ -267,6 +280,7 @@ mod tests {
             ("--snapshots x --await 10", "such as 10s"),
             ("--snapshots x --await 10s1m", "such as 10s"),
             ("--snapshots x --log-level loud", "error, warn, info or debug"),
+            ("--snapshots x --log-json=true", "--log-json takes no value: remove \"=true\""),
             ("--snapshots x --overrides {\"a\":1}", "such as {\"banner\": {\"enabled\": true"),
             ("--snapshots x --cors-origin http://localhost:3000/", "without a slash at its end"),
             ("--snapshots x --cors-origin localhost", "such as http://localhost:3000"),

@@ -1,6 +1,6 @@
 //! Properties of a decision about a pod, which hold for every pod.
 
-use remora_operator::injection::{Config, Decision, PodContext, Reason, decide, missing_sidecar, patch};
+use remora_operator::injection::{Config, Decision, Defaults, PodContext, Reason, decide, missing_sidecar, patch};
 use serde_json::Value;
 
 use crate::assert_printable;
@@ -14,6 +14,7 @@ pub(crate) fn config() -> Config {
         sidecar_image: "example.org/remora-sidecar:1.0.0".to_owned(),
         sidecar_pull_policy: "IfNotPresent".to_owned(),
         own_namespace: OWN_NAMESPACE.to_owned(),
+        defaults: Defaults::default(),
     }
 }
 

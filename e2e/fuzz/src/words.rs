@@ -89,7 +89,7 @@ pub const DOCUMENT: [&str; 84] = [
 ];
 
 /// Words of admission reviews.
-pub const REVIEWS: [&str; 78] = [
+pub const REVIEWS: [&str; 79] = [
     "apiVersion",
     "kind",
     "request",
@@ -136,6 +136,7 @@ pub const REVIEWS: [&str; 78] = [
     "remora.dev/memory-limit",
     "remora.dev/await",
     "remora.dev/log-level",
+    "remora.dev/log-json",
     "remora.dev/unix-socket",
     "remora.dev/env",
     "remora.dev/overrides",

@@ -36,7 +36,8 @@ fn default<'a>(values: &'a Value, path: &str) -> &'a Value {
 
 /// Returns true if users set this value as a whole, whatever members its default has.
 fn is_whole(path: &str, value: &Value) -> bool {
-    path.ends_with(".resources") || value.as_object().is_none_or(serde_json::Map::is_empty)
+    let is_resources = path.ends_with(".resources") && path != "sidecar.resources";
+    is_resources || value.as_object().is_none_or(serde_json::Map::is_empty)
 }
 
 /// Returns the key that a line of YAML begins with, and its indentation.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{at, render_as};
+use super::{at, merged, render_as};
 
 #[test]
 fn errors_name_value_fault_and_remedy() {
@@ -12,6 +12,14 @@ fn errors_name_value_fault_and_remedy() {
         (
             at("controller.maxSnapshotBytes", &Value::Null),
             "controller.maxSnapshotBytes is missing, as after an upgrade with --reuse-values from an older chart: upgrade with --reset-then-reuse-values",
+        ),
+        (
+            at("sidecar", &Value::Null),
+            "sidecar is missing, as after an upgrade with --reuse-values from an older chart: upgrade with --reset-then-reuse-values",
+        ),
+        (
+            at("sidecar.resources", &json!({"requests": {"cpu": "0.3"}, "limits": {"cpu": "250m"}})),
+            "sidecar.resources.requests.cpu is 0.3, above sidecar.resources.limits.cpu, which is 250m: lower the request, or raise the limit",
         ),
         (
             at("controller.serviceAccount.create", &json!(false)),
@@ -32,5 +40,10 @@ fn errors_name_value_fault_and_remedy() {
     ] {
         let error = render_as("remora", &values).unwrap_err();
         assert!(error.contains(message) && !error.contains('?'), "{error}");
+        if message.starts_with("sidecar") {
+            let by_policies = merged(values, &json!({"injection": {"by": "AdmissionPolicy"}}));
+            let error = render_as("remora", &by_policies).unwrap_err();
+            assert!(error.contains(message), "{error}");
+        }
     }
 }

@@ -8,6 +8,7 @@ mod monitoring;
 mod network;
 mod readme;
 mod roles;
+mod sidecar;
 mod values;
 
 use std::{

@@ -55,6 +55,12 @@ fn others() -> BTreeMap<String, Value> {
         ("commonLabels", json!({"example.org/a": "b"})),
         ("rbac.aggregateToDefaultRoles", json!(false)),
         ("injection.by", json!("AdmissionPolicy")),
+        ("sidecar.await", json!("1m30s")),
+        ("sidecar.logLevel", json!("debug")),
+        ("sidecar.logJson", json!(true)),
+        ("sidecar.resources.requests.cpu", json!("10m")),
+        ("sidecar.resources.requests.memory", json!("16Mi")),
+        ("sidecar.resources.limits.cpu", json!("500m")),
         ("controller.replicas", json!(2)),
         ("controller.namespaces", json!(["x"])),
         ("controller.apiPriority.enabled", json!(false)),
@@ -130,7 +136,7 @@ fn of_deployment() -> [(&'static str, Value); 14] {
 fn leaves(prefix: &str, value: &Value, found: &mut Vec<String>) {
     match value.as_object() {
         // A value that users fill is a leaf, whatever its default contains.
-        Some(members) if !members.is_empty() && !prefix.ends_with(".resources") => {
+        Some(members) if !members.is_empty() && !["controller.resources", "webhook.resources"].contains(&prefix) => {
             for (key, value) in members {
                 let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
                 leaves(&path, value, found);

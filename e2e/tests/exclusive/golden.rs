@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use remora_operator::injection::{Config, Decision, PodContext, decide, patch};
+use clap::Parser;
+use remora_operator::injection::{Config, Decision, Defaults, PodContext, decide, patch};
 use serde_json::{Value, json};
 
 /// Pod as a user sends it.
@@ -15,6 +16,8 @@ pub(super) struct Golden {
     pub(super) place: Spot,
     /// Annotations of the pod's namespace.
     pub(super) defaults: BTreeMap<String, String>,
+    /// Settings of the installation.
+    pub(super) settings: Settings,
     pub(super) becomes: Becomes,
 }
 
@@ -24,6 +27,42 @@ pub(super) enum Spot {
     Anywhere,
     KubeSystem,
     Ours,
+}
+
+/// Values of the chart that an installation has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settings {
+    /// The chart's defaults.
+    Defaults,
+    /// Those of `sidecar.values.yaml`.
+    Values,
+}
+
+impl Settings {
+    pub(super) const ALL: [Settings; 2] = [Settings::Defaults, Settings::Values];
+
+    /// Returns the values of the chart.
+    pub(super) fn values(self) -> anyhow::Result<Value> {
+        match self {
+            Settings::Defaults => Ok(json!({})),
+            Settings::Values => read(&directory().join("sidecar.values.yaml")),
+        }
+    }
+
+    /// Returns the defaults of the webhook's arguments that follow from these values.
+    fn sidecar_defaults(self) -> anyhow::Result<Defaults> {
+        /// Command line with the defaults of sidecars.
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            defaults: Defaults,
+        }
+        let arguments = match self {
+            Settings::Defaults => String::new(),
+            Settings::Values => std::fs::read_to_string(directory().join("sidecar.arguments.txt"))?,
+        };
+        Ok(Line::try_parse_from(["run"].into_iter().chain(arguments.lines()))?.defaults)
+    }
 }
 
 /// Expected outcome.
@@ -39,11 +78,14 @@ pub(super) const NAMESPACE: &str = "shop";
 pub(super) const REPOSITORY: &str = "example.org/remora-sidecar";
 pub(super) const TAG: &str = "1.0.0";
 
+fn directory() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", "operator", "tests", "inject"].iter().collect()
+}
+
 /// Returns the pods of the golden table.
 pub(super) fn table() -> anyhow::Result<Vec<Golden>> {
-    let directory: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "operator", "tests", "inject"].iter().collect();
     let mut table = Vec::new();
-    for entry in std::fs::read_dir(&directory)? {
+    for entry in std::fs::read_dir(directory())? {
         let path = entry?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".in.yaml"))
         else {
@@ -53,6 +95,7 @@ pub(super) fn table() -> anyhow::Result<Vec<Golden>> {
         let outcome = read(&path.with_file_name(format!("{name}.out.yaml")))?;
         let defaults = path.with_file_name(format!("{name}.namespace.yaml"));
         let defaults = if defaults.exists() { serde_json::from_value(read(&defaults)?)? } else { BTreeMap::new() };
+        let settings = if name.starts_with("values-") { Settings::Values } else { Settings::Defaults };
         let place = match name {
             "system-namespace" => Spot::KubeSystem,
             "own-namespace" => Spot::Ours,
@@ -66,7 +109,7 @@ pub(super) fn table() -> anyhow::Result<Vec<Golden>> {
                 warnings: if place == Spot::Anywhere { warnings(&outcome) } else { Vec::new() },
             },
         };
-        table.push(Golden { name: name.to_owned(), pod, place, defaults, becomes });
+        table.push(Golden { name: name.to_owned(), pod, place, defaults, settings, becomes });
     }
     table.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(table)
@@ -150,6 +193,7 @@ pub(super) fn bounds() -> anyhow::Result<Vec<Golden>> {
             ],
         ),
         ("log-level", &["error", "debug", "trace", "Info", ""]),
+        ("log-json", &["true", "false", "json", "True", ""]),
         (
             "env",
             &[
@@ -192,10 +236,13 @@ pub(super) fn bounds() -> anyhow::Result<Vec<Golden>> {
         ));
     }
     pods.extend(resources());
-    pods.into_iter()
-        .map(|(name, pod)| {
-            let becomes = by_the_code(&pod)?;
-            Ok(Golden { name, pod, place: Spot::Anywhere, defaults: BTreeMap::new(), becomes })
+    let by_default = pods.into_iter().map(|(name, pod)| (name, pod, Settings::Defaults));
+    let by_values = resources().into_iter().map(|(name, pod)| (format!("{name}, by values"), pod, Settings::Values));
+    by_default
+        .chain(by_values)
+        .map(|(name, pod, settings)| {
+            let becomes = by_the_code(&pod, settings)?;
+            Ok(Golden { name, pod, place: Spot::Anywhere, defaults: BTreeMap::new(), settings, becomes })
         })
         .collect()
 }
@@ -235,11 +282,12 @@ fn resources() -> Vec<(String, Value)> {
     pods
 }
 
-fn by_the_code(pod: &Value) -> anyhow::Result<Becomes> {
+fn by_the_code(pod: &Value, settings: Settings) -> anyhow::Result<Becomes> {
     let config = Config {
         sidecar_image: format!("{REPOSITORY}:{TAG}"),
         sidecar_pull_policy: "IfNotPresent".to_owned(),
         own_namespace: "remora-system".to_owned(),
+        defaults: settings.sidecar_defaults()?,
     };
     Ok(match decide(pod, &PodContext::new(NAMESPACE), &config) {
         Decision::Skip(reason) => {

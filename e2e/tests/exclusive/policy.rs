@@ -13,7 +13,7 @@ use kube::client::Body;
 use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, eventually, say};
 use serde_json::{Value, json};
 
-use super::golden::{Becomes, Golden, NAMESPACE, REPOSITORY, Spot, TAG, bounds, table};
+use super::golden::{Becomes, Golden, NAMESPACE, REPOSITORY, Settings, Spot, TAG, bounds, table};
 
 const CAP: Duration = Duration::from_secs(30);
 
@@ -160,22 +160,23 @@ async fn annotate(case: &Case, before: &Value, annotations: &Value) -> anyhow::R
     Ok(())
 }
 
-/// Checks all targets against the current installation.
-async fn hold(case: &Case, targets: &[Target]) -> anyhow::Result<()> {
+/// Checks the targets with these settings against the current installation, which has them.
+async fn hold(case: &Case, targets: &[Target], settings: Settings) -> anyhow::Result<()> {
+    let targets = || targets.iter().filter(|target| target.golden.settings == settings);
     // The API server activates each policy separately, within a second or two: one pod for each of them.
-    let each = ["bad-annotation", "deployment", "host-network"];
-    for target in targets.iter().filter(|target| each.contains(&target.golden.name.as_str())) {
+    let each = ["bad-annotation", "deployment", "host-network", "values-annotated", "values-none-annotated"];
+    for target in targets().filter(|target| each.contains(&target.golden.name.as_str())) {
         becomes(case, target).await?;
     }
     let mut wrong = Vec::new();
-    for target in targets.iter().filter(|target| target.golden.defaults.is_empty()) {
+    for target in targets().filter(|target| target.golden.defaults.is_empty()) {
         if let Some(difference) = differs(case, target).await? {
             wrong.push(format!("{}: {difference}", target.golden.name));
         }
     }
     anyhow::ensure!(wrong.is_empty(), "{} pods become something else:\n{}", wrong.len(), wrong.join("\n"));
     let mut before = json!({});
-    for target in targets.iter().filter(|target| !target.golden.defaults.is_empty()) {
+    for target in targets().filter(|target| !target.golden.defaults.is_empty()) {
         let annotations = json!(target.golden.defaults);
         annotate(case, &before, &annotations).await?;
         before = annotations;
@@ -185,11 +186,14 @@ async fn hold(case: &Case, targets: &[Target]) -> anyhow::Result<()> {
     annotate(case, &before, &json!({})).await
 }
 
-/// Returns the values of a release with this kind of injection.
-fn values(case: &Case, by: &str) -> Value {
+/// Returns the values of a release with this kind of injection and these settings.
+fn values(case: &Case, by: &str, settings: Settings) -> anyhow::Result<Value> {
     let operator = json!({"repository": case.cluster.repository("remora-operator"), "tag": case.cluster.tag()});
     let sidecar = json!({"repository": REPOSITORY, "tag": TAG});
-    json!({"injection": {"by": by}, "image": {"operator": operator, "sidecar": sidecar}})
+    let mut values = settings.values()?;
+    values["injection"] = json!({"by": by});
+    values["image"] = json!({"operator": operator, "sidecar": sidecar});
+    Ok(values)
 }
 
 #[tokio::test]
@@ -218,8 +222,11 @@ async fn webhook_and_policies_patch_every_pod_equally() -> anyhow::Result<()> {
             // No current API server passes these pods to the webhook.
             anyhow::ensure!(impossible == ["malformed", "unknown-fields"], "{impossible:?}");
             for by in ["AdmissionPolicy", "Webhook"] {
-                release.install_with(&values(&case, by)).await?;
-                hold(&case, &targets).await.with_context(|| format!("injection by {by}"))?;
+                for settings in Settings::ALL {
+                    release.install_with(&values(&case, by, settings)?).await?;
+                    let held = hold(&case, &targets, settings).await;
+                    held.with_context(|| format!("injection by {by} with {settings:?}"))?;
+                }
             }
             say(&format!("{} pods become the same by webhook and by policies", targets.len()));
             anyhow::Ok(())

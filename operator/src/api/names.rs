@@ -50,6 +50,8 @@ pub mod annotation {
     pub const UNIX_SOCKET: &str = "remora.dev/unix-socket";
     /// On pods: the sidecar's log level.
     pub const LOG_LEVEL: &str = "remora.dev/log-level";
+    /// On pods: if true, the sidecar's log is JSON, and if false, text.
+    pub const LOG_JSON: &str = "remora.dev/log-json";
     /// On pods: environment variables that the application's containers get, separated by commas, or `none`.
     pub const ENV: &str = "remora.dev/env";
     /// On pods: flags that the pod's sidecar answers with another state or value, as JSON. Only in namespaces with the

@@ -21,7 +21,7 @@ mod warnings;
 
 use serde::Serialize;
 
-use super::{config::Config, layout::Layout};
+use super::{config::Config, defaults::DefaultTexts, layout::Layout};
 
 /// The CEL expressions of all policies.
 #[derive(Debug, Serialize)]
@@ -79,10 +79,10 @@ pub enum Error {
     /// A template pod is not injected.
     #[error("a template pod is not injected: report this bug")]
     TemplatePod,
-    /// A list of the plan does not consist of a fixed part, one insertion per environment and one insertion for the
-    /// socket.
+    /// A list of the plan does not consist of fixed parts, one insertion per environment, one for the socket and one for
+    /// a log in JSON.
     #[error(
-        "the list {0} has parts other than a fixed one, one per environment and one for the socket: report this bug"
+        "the list {0} has parts other than fixed ones, one per environment, one for the socket and one for a log in JSON: report this bug"
     )]
     List(&'static str),
     /// A member of the sidecar differs between template pods, and the generator does not expect that.
@@ -90,14 +90,16 @@ pub enum Error {
     Member(String),
 }
 
-/// Generates the policies for a configuration.
+/// Generates the policies for a configuration. `defaults` stand in place of those of the configuration, as parts of
+/// string literals.
 ///
 /// # Errors
 ///
 /// Fails if a plan has a structure that the generator does not support. This is a bug in Remora.
-pub fn policy(config: &Config) -> Result<Policy, Error> {
+pub fn policy(config: &Config, defaults: &DefaultTexts<'_>) -> Result<Policy, Error> {
     let templates = template::TemplatePlans::new(config)?;
     let mut variables = Variables::default();
+    define_defaults(&mut variables, defaults);
     options::define(&mut variables);
     decision::define(&mut variables, &templates)?;
     resources::define(&mut variables);
@@ -121,6 +123,20 @@ struct Variables(Vec<Variable>);
 impl Variables {
     fn define(&mut self, name: &str, expression: impl Into<String>) {
         self.0.push(Variable { name: name.to_owned(), expression: expression.into() });
+    }
+}
+
+/// Defines the options of pods without annotations.
+fn define_defaults(variables: &mut Variables, defaults: &DefaultTexts<'_>) {
+    for (name, default) in [
+        ("chartAwait", defaults.wait),
+        ("chartLogLevel", defaults.log_level),
+        ("chartLogJson", defaults.log_json),
+        ("chartCpuRequest", defaults.cpu_request),
+        ("chartCpuLimit", defaults.cpu_limit),
+        ("chartMemoryRequest", defaults.memory_request),
+    ] {
+        variables.define(name, text(default));
     }
 }
 

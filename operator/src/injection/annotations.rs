@@ -22,8 +22,10 @@ pub(super) struct ParsedOptions {
     pub(super) port: u16,
     pub(super) cpu: ResourceAmounts,
     pub(super) memory: ResourceAmounts,
-    pub(super) wait: StartupTimeout,
-    pub(super) log_level: &'static str,
+    /// Startup timeout. Like the next two, `None` where no annotation sets it.
+    pub(super) wait: Option<StartupTimeout>,
+    pub(super) log_level: Option<&'static str>,
+    pub(super) log_json: Option<bool>,
     pub(super) variables: Vec<&'static str>,
     pub(super) socket: bool,
     pub(super) overrides: Option<Overrides>,
@@ -62,7 +64,7 @@ type Annotations = Map<String, Value>;
 pub(super) const OPT_OUT: &str = "false";
 
 /// All annotations that have a meaning on a pod, except those with the revision prefix.
-pub(super) const KNOWN: [&str; 13] = [
+pub(super) const KNOWN: [&str; 14] = [
     annotation::INJECT,
     annotation::PORT,
     annotation::CPU_REQUEST,
@@ -71,6 +73,7 @@ pub(super) const KNOWN: [&str; 13] = [
     annotation::MEMORY_LIMIT,
     annotation::AWAIT,
     annotation::LOG_LEVEL,
+    annotation::LOG_JSON,
     annotation::UNIX_SOCKET,
     annotation::ENV,
     annotation::OVERRIDES,
@@ -120,8 +123,9 @@ pub(super) fn read(options: &PodOptions<'_>) -> Result<ParsedOptions, Invalid> {
         port: options.value(annotation::PORT, PORT, port)?.unwrap_or(sidecar::DATA_PORT),
         cpu: options.bounds(annotation::CPU_REQUEST, annotation::CPU_LIMIT, &quantity::CPU, CPU)?,
         memory: options.bounds(annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT, &quantity::MEMORY, MEMORY)?,
-        wait: options.value(annotation::AWAIT, AWAIT, StartupTimeout::parse)?.unwrap_or(StartupTimeout::DEFAULT),
-        log_level: options.value(annotation::LOG_LEVEL, LOG_LEVEL, log_level)?.unwrap_or("info"),
+        wait: options.value(annotation::AWAIT, AWAIT, StartupTimeout::parse)?,
+        log_level: options.value(annotation::LOG_LEVEL, LOG_LEVEL, log_level)?,
+        log_json: options.value(annotation::LOG_JSON, LOG_JSON, boolean)?,
         variables: options.value(annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
         socket: options.value(annotation::UNIX_SOCKET, UNIX_SOCKET, boolean)?.unwrap_or(false),
         overrides: options.value(annotation::OVERRIDES, overrides::GRAMMAR, Overrides::parse)?,
@@ -204,6 +208,7 @@ pub(super) const CPU: &str = "an amount of CPU from 1m to 1024, such as 10m or 0
 pub(super) const MEMORY: &str = "an amount of memory from 4Mi to 1Ti, such as 32Mi";
 pub(super) const AWAIT: &str = "a duration up to an hour, such as 10s, 500ms or 1m30s; 0s does not wait";
 pub(super) const LOG_LEVEL: &str = "one of error, warn, info, debug";
+pub(super) const LOG_JSON: &str = "true for JSON, or false for text";
 pub(super) const UNIX_SOCKET: &str =
     "true or false; the socket is /var/run/remora-socket/remora.sock in every container";
 pub(super) const ENV: &str = "none, or a comma list out of OFREP_ENDPOINT, FLAGSMITH_API_URL";
@@ -274,7 +279,7 @@ fn secret(text: &str) -> Option<String> {
     (text.len() <= 253 && text.split('.').all(is_label)).then(|| text.to_owned())
 }
 
-fn log_level(text: &str) -> Option<&'static str> {
+pub(super) fn log_level(text: &str) -> Option<&'static str> {
     LOG_LEVELS.into_iter().find(|level| *level == text)
 }
 
@@ -325,7 +330,7 @@ mod tests {
     fn namespace_sets_options_that_pod_leaves_out() {
         let defaults = [(annotation::PORT, "5000"), (annotation::AWAIT, "1m"), (annotation::INJECT, "other")];
         let request = both(&json!({annotation::AWAIT: "2s"}), &defaults).unwrap();
-        assert_eq!((request.port, request.wait.to_string().as_str()), (5000, "2s"));
+        assert_eq!((request.port, request.wait), (5000, StartupTimeout::parse("2s")));
         assert_eq!(request.environments[0].as_str(), "storefront");
     }
 
@@ -353,13 +358,12 @@ mod tests {
     }
 
     #[test]
-    fn pod_without_options_gets_defaults() {
+    fn pod_without_options_leaves_them_to_the_defaults() {
         let request = read_one(annotation::INJECT, "storefront").unwrap();
         assert_eq!(request.environments.len(), 1);
         assert_eq!(request.environments[0].as_str(), "storefront");
         assert_eq!(request.port, 4777);
-        assert_eq!(request.wait.to_string(), "10s");
-        assert_eq!(request.log_level, "info");
+        assert_eq!((request.wait, request.log_level, request.log_json), (None, None, None));
         assert_eq!(request.variables, ["OFREP_ENDPOINT", "FLAGSMITH_API_URL"]);
     }
 

@@ -1,5 +1,7 @@
 //! Settings of the injection that apply to all pods.
 
+use super::defaults::Defaults;
+
 /// Settings of the injection that apply to all pods.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -10,4 +12,6 @@ pub struct Config {
     /// The operator's own namespace. Its pods are never injected, because they must be able to start without the
     /// webhook.
     pub own_namespace: String,
+    /// Options of sidecars whose pod and namespace have no annotation.
+    pub defaults: Defaults,
 }

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::layout::READABLE;
-use super::{annotations::ParsedOptions, config::Config, layout::Layout, pod::Pod, resources::resources};
+use super::{
+    annotations::ParsedOptions, config::Config, layout::Layout, pod::Pod, resources::resources,
+    startup_timeout::StartupTimeout,
+};
 use crate::api::names::{self, EnvironmentName, sidecar};
 
 /// Everything that injection adds to a pod.
@@ -33,7 +36,7 @@ impl Plan {
     ) -> Plan {
         let payload =
             request.environments.iter().map(|environment| layout(environment).bytes).max().unwrap_or_default();
-        let (resources, more) = resources(pod, request, payload);
+        let (resources, more) = resources(pod, request, &config.defaults, payload);
         warnings.extend(more);
         let origin = format!("http://127.0.0.1:{}", request.port);
         let variables = request
@@ -73,7 +76,8 @@ pub(super) fn mount_path(environment: &EnvironmentName) -> String {
 /// Builds the native sidecar container. Kubelet starts it before the containers that follow it and stops it after all
 /// of them.
 fn container(pod: &Pod<'_>, request: &ParsedOptions, config: &Config, resources: &Value) -> Value {
-    let admin = request.admin_port();
+    let (admin, defaults) = (request.admin_port(), &config.defaults);
+    let wait = request.wait.unwrap_or(defaults.wait);
     let mut args = vec![
         "--snapshots".to_owned(),
         sidecar::SNAPSHOTS.to_owned(),
@@ -83,10 +87,14 @@ fn container(pod: &Pod<'_>, request: &ParsedOptions, config: &Config, resources:
         "--admin".to_owned(),
         format!("[::]:{admin}"),
         "--await".to_owned(),
-        request.wait.to_string(),
+        wait.to_string(),
         "--log-level".to_owned(),
-        request.log_level.to_owned(),
+        request.log_level.unwrap_or(defaults.log_level).to_owned(),
     ];
+    if request.log_json.unwrap_or(defaults.log_json) {
+        // Only where it is wanted: a sidecar of an older version does not know the option.
+        args.push("--log-json".to_owned());
+    }
     if request.socket {
         args.extend(["--listen-unix".to_owned(), sidecar::SOCKET.to_owned()]);
     }
@@ -118,7 +126,7 @@ fn container(pod: &Pod<'_>, request: &ParsedOptions, config: &Config, resources:
         "args": args,
         "ports": [{"name": sidecar::ADMIN_PORT, "containerPort": admin, "protocol": "TCP"}],
         "resources": resources,
-        "startupProbe": startup_probe(request),
+        "startupProbe": startup_probe(admin, wait),
         "securityContext": security_context(pod),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
@@ -135,16 +143,16 @@ fn container(pod: &Pod<'_>, request: &ParsedOptions, config: &Config, resources:
 ///
 /// The sidecar has no readiness probe and no liveness probe: stale flags are no reason to remove the application from
 /// its Service, and a restart does not bring missing flags.
-fn startup_probe(request: &ParsedOptions) -> Value {
+fn startup_probe(admin: u16, wait: StartupTimeout) -> Value {
     /// Seconds that the probe allows beyond `--await`. The sidecar answers at the end of `--await` in any case, so only
     /// a sidecar that does not run reaches this limit.
     const MARGIN: u64 = 30;
     json!({
-        "exec": {"command": [ENTRYPOINT, "--probe", format!("127.0.0.1:{}", request.admin_port())]},
+        "exec": {"command": [ENTRYPOINT, "--probe", format!("127.0.0.1:{admin}")]},
         "periodSeconds": 1,
         // The command ends by itself within a second, but starting it can take a moment on a busy node.
         "timeoutSeconds": 5,
-        "failureThreshold": request.wait.seconds() + MARGIN,
+        "failureThreshold": wait.seconds() + MARGIN,
     })
 }
 

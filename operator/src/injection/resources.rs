@@ -4,14 +4,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     annotations::{ParsedOptions, ResourceAmounts},
+    defaults::Defaults,
     pod::{Pod, is_native_sidecar, name},
     quantity::Quantity,
 };
 use crate::api::names::sidecar;
-
-/// Default requests for CPU and, next, for memory: the use of a sidecar that answers occasionally.
-pub(super) const CPU_REQUEST: &str = "5m";
-pub(super) const MEMORY_REQUEST: &str = "8Mi";
 
 /// Returns the sidecar's default memory limit, with room for two snapshots of `payload` bytes and for the sidecar
 /// itself.
@@ -24,17 +21,22 @@ pub(super) fn memory_limit(payload: u128) -> String {
     format!("{}Mi", (2 * payload + OWN).div_ceil(1 << 20).next_multiple_of(16))
 }
 
-/// Default CPU limit, used only if all other containers have one. A namespace whose quota counts limits requires a
-/// limit on every container.
+/// CPU limit where the administrator sets none, used only if all other containers have one. A namespace whose quota
+/// counts limits requires a limit on every container.
 pub(super) const CPU_LIMIT: &str = "250m";
 
-/// Default CPU request and limit in a Guaranteed pod, where both must be equal. A smaller limit would be throttled at
-/// the first burst.
+/// Least CPU request and limit in a Guaranteed pod, where both must be equal, unless the administrator sets a limit. A
+/// smaller limit would be throttled at the first burst.
 pub(super) const GUARANTEED_CPU: &str = "100m";
 
 /// Returns the sidecar's `resources` and the warnings about them. `payload` is the capacity of the largest volume in
 /// bytes.
-pub(super) fn resources(pod: &Pod<'_>, request: &ParsedOptions, payload: u128) -> (Value, Vec<String>) {
+pub(super) fn resources(
+    pod: &Pod<'_>,
+    request: &ParsedOptions,
+    defaults: &Defaults,
+    payload: u128,
+) -> (Value, Vec<String>) {
     let memory_limit = memory_limit(payload);
     let others = || pod.all_containers().filter(|container| name(container) != Some(sidecar::CONTAINER));
     let (cpu, memory) = if has_pod_level(pod) {
@@ -42,12 +44,14 @@ pub(super) fn resources(pod: &Pod<'_>, request: &ParsedOptions, payload: u128) -
         // request more in sum. The sidecar therefore gets only amounts that annotations set.
         (requested(&request.cpu), requested(&request.memory))
     } else if is_guaranteed(others()) {
-        (equal(&request.cpu, GUARANTEED_CPU), equal(&request.memory, &memory_limit))
+        let cpu = defaults.cpu_limit.as_deref().unwrap_or(larger(&defaults.cpu_request, GUARANTEED_CPU));
+        (equal(&request.cpu, cpu), equal(&request.memory, larger(&defaults.memory_request, &memory_limit)))
     } else {
         let all_limited = others().all(|container| positive(container, "limits", "cpu").is_some());
+        let cpu_limit = defaults.cpu_limit.as_deref().or(all_limited.then_some(CPU_LIMIT));
         (
-            bounded(&request.cpu, CPU_REQUEST, all_limited.then_some(CPU_LIMIT)),
-            bounded(&request.memory, MEMORY_REQUEST, Some(&memory_limit)),
+            bounded(&request.cpu, &defaults.cpu_request, cpu_limit),
+            bounded(&request.memory, &defaults.memory_request, Some(&memory_limit)),
         )
     };
 
@@ -127,10 +131,6 @@ fn equal(bounds: &ResourceAmounts, default: &str) -> Amounts {
 /// Fills in the defaults, adjusted so that the request does not exceed the limit.
 fn bounded(bounds: &ResourceAmounts, request: &str, limit: Option<&str>) -> Amounts {
     let chosen = requested(bounds);
-    let above = |left: &str, right: &str| match (parse(left), parse(right)) {
-        (Some(left), Some(right)) => left.milli() > right.milli(),
-        _ => false,
-    };
     let request = match (chosen.request, &chosen.limit) {
         (Some(request), _) => request,
         (None, Some(limit)) if above(request, limit) => limit.clone(),
@@ -140,6 +140,19 @@ fn bounded(bounds: &ResourceAmounts, request: &str, limit: Option<&str>) -> Amou
         .limit
         .or_else(|| limit.map(|limit| if above(&request, limit) { request.clone() } else { limit.to_owned() }));
     Amounts { request: Some(request), limit }
+}
+
+/// True if the first amount exceeds the second one.
+fn above(left: &str, right: &str) -> bool {
+    match (parse(left), parse(right)) {
+        (Some(left), Some(right)) => left.milli() > right.milli(),
+        _ => false,
+    }
+}
+
+/// Returns the larger amount, or the second one if they are equal.
+fn larger<'a>(left: &'a str, right: &'a str) -> &'a str {
+    if above(left, right) { left } else { right }
 }
 
 /// True if the pod has pod-level resources.
@@ -185,13 +198,18 @@ mod tests {
 
     /// Returns the sidecar's resources and the warnings for a pod with this spec.
     fn of(annotations: &Value, spec: &Value) -> (Value, Vec<String>) {
+        with(&Defaults::default(), annotations, spec)
+    }
+
+    /// Does the same with these defaults.
+    fn with(defaults: &Defaults, annotations: &Value, spec: &Value) -> (Value, Vec<String>) {
         let mut pod = json!({"metadata": {"annotations": {"remora.dev/inject": "a"}}, "spec": spec});
         for (key, value) in annotations.as_object().unwrap() {
             pod["metadata"]["annotations"][format!("remora.dev/{key}")] = value.clone();
         }
         let pod = Pod::read(&pod).unwrap();
         let options = annotations::PodOptions { pod: pod.annotations, namespace: "shop", defaults: None };
-        resources(&pod, &annotations::read(&options).unwrap(), Layout::default().bytes)
+        resources(&pod, &annotations::read(&options).unwrap(), defaults, Layout::default().bytes)
     }
 
     fn container(resources: &Value) -> Value {
@@ -266,6 +284,61 @@ mod tests {
         );
         let (resources, _) = of(&json!({"memory-request": "1Gi"}), &container(&json!({})));
         assert_eq!(resources["limits"], json!({"memory": "1Gi"}));
+    }
+
+    fn defaults(cpu: [&str; 2], memory_request: &str) -> Defaults {
+        let [cpu_request, cpu_limit] = cpu.map(str::to_owned);
+        let cpu_limit = Some(cpu_limit).filter(|limit| !limit.is_empty());
+        Defaults { cpu_request, cpu_limit, memory_request: memory_request.to_owned(), ..Defaults::default() }
+    }
+
+    #[test]
+    fn defaults_of_administrator_yield_to_annotations() {
+        let defaults = defaults(["20m", "500m"], "24Mi");
+        let amounts = |annotations: &Value| with(&defaults, annotations, &container(&json!({}))).0;
+        assert_eq!(
+            amounts(&json!({})),
+            json!({"requests": {"cpu": "20m", "memory": "24Mi"}, "limits": {"cpu": "500m", "memory": "32Mi"}})
+        );
+        assert_eq!(
+            amounts(&json!({"cpu-limit": "10m", "memory-limit": "16Mi"})),
+            json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "10m", "memory": "16Mi"}})
+        );
+        assert_eq!(
+            amounts(&json!({"cpu-request": "1", "memory-request": "64Mi"})),
+            json!({"requests": {"cpu": "1", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "64Mi"}})
+        );
+    }
+
+    #[test]
+    fn memory_limit_has_room_for_default_request_and_snapshots() {
+        let limit =
+            |request| with(&defaults(["5m", ""], request), &json!({}), &container(&json!({}))).0["limits"].clone();
+        assert_eq!(limit("24Mi"), json!({"memory": "32Mi"}), "two snapshots");
+        assert_eq!(limit("64Mi"), json!({"memory": "64Mi"}), "the request");
+    }
+
+    #[test]
+    fn defaults_of_administrator_keep_guaranteed_pod_guaranteed() {
+        let app = container(&json!({"limits": {"cpu": "1", "memory": "1Gi"}}));
+        for (cpu, memory_request, cpu_of_both, memory_of_both) in [
+            (["5m", ""], "8Mi", "100m", "32Mi"),
+            (["5m", "50m"], "64Mi", "50m", "64Mi"),
+            (["200m", ""], "8Mi", "200m", "32Mi"),
+            (["200m", "300m"], "8Mi", "300m", "32Mi"),
+        ] {
+            let (resources, warnings) = with(&defaults(cpu, memory_request), &json!({}), &app);
+            let both = json!({"cpu": cpu_of_both, "memory": memory_of_both});
+            assert_eq!(resources, json!({"requests": both, "limits": both}), "{cpu:?} {memory_request}");
+            assert_eq!(warnings, [] as [&str; 0]);
+        }
+    }
+
+    #[test]
+    fn default_request_above_built_in_limit_raises_it() {
+        let app = container(&json!({"limits": {"cpu": "2"}}));
+        let (resources, _) = with(&defaults(["300m", ""], "8Mi"), &json!({}), &app);
+        assert_eq!(resources["limits"]["cpu"], "300m");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use clap::{Args, builder::PossibleValuesParser};
 use crate::{
     api::names::LEASE,
     controller::reconcile::SNAPSHOTS_MAX,
+    injection::Defaults,
     source::fetch::{DOCUMENT_MAX, Origin, ProxyRule},
 };
 
@@ -47,6 +48,9 @@ pub struct Arguments {
     /// Image pull policy of the sidecar's container.
     #[arg(long, value_name = "POLICY", default_value = "IfNotPresent", value_parser = PossibleValuesParser::new(["IfNotPresent", "Always", "Never"]))]
     pub sidecar_pull_policy: String,
+    /// Options of sidecars whose pod and namespace have no annotation.
+    #[command(flatten)]
+    pub sidecar_defaults: Defaults,
     /// Name of the Service through which the API server calls the webhook.
     #[arg(long, value_name = "NAME", default_value = "remora-webhook")]
     pub webhook_service: String,

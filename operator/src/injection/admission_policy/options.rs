@@ -9,7 +9,7 @@ use crate::{
     injection::{
         annotations::{self as annotations, Invalid, LOG_LEVELS, MOST_ENVIRONMENTS, NOT_NAMES, PORTS, VARIABLES},
         quantity::{self, DIGITS, Grammar, THOUSANDTHS},
-        startup_timeout::{self, LONGEST, StartupTimeout},
+        startup_timeout::{self, LONGEST},
     },
 };
 
@@ -26,6 +26,7 @@ pub(super) fn define(variables: &mut Variables) {
         ("memoryLimit", annotation::MEMORY_LIMIT),
         ("await", annotation::AWAIT),
         ("logLevel", annotation::LOG_LEVEL),
+        ("logJson", annotation::LOG_JSON),
         ("env", annotation::ENV),
         ("socket", annotation::UNIX_SOCKET),
         ("overrides", annotation::OVERRIDES),
@@ -38,12 +39,9 @@ pub(super) fn define(variables: &mut Variables) {
     bounds(variables, "memory", &quantity::MEMORY, [annotation::MEMORY_REQUEST, annotation::MEMORY_LIMIT]);
     variables.define(
         "awaitMillis",
-        format!(
-            // `u` stands for `ms`, so that each unit is one character.
-            "variables.awaitOption.orValue('{}').replace('ms', 'u').findAll('[0-9]+[hmsu]')\n  \
-             .map(part, int(part.substring(0, size(part) - 1)) * {{'h': 3600000, 'm': 60000, 's': 1000, 'u': 1}}[part.substring(size(part) - 1)]).sum()",
-            StartupTimeout::DEFAULT
-        ),
+        // `u` stands for `ms`, so that each unit is one character.
+        "variables.awaitOption.orValue(variables.chartAwait).replace('ms', 'u').findAll('[0-9]+[hmsu]')\n  \
+         .map(part, int(part.substring(0, size(part) - 1)) * {'h': 3600000, 'm': 60000, 's': 1000, 'u': 1}[part.substring(size(part) - 1)]).sum()",
     );
     let chosen = format!(
         "[variables.envOption.orValue('{}')].map(text, text == 'none' ? []\n  : text.split(',').map(name, {}))[0]",
@@ -169,6 +167,8 @@ fn checks() -> String {
     );
     all.push(option(annotation::AWAIT, "await", wait, annotations::AWAIT));
     all.push(option(annotation::LOG_LEVEL, "logLevel", one_of("logLevel", &LOG_LEVELS), annotations::LOG_LEVEL));
+    let log_json = one_of("logJson", &["true", "false"]);
+    all.push(option(annotation::LOG_JSON, "logJson", log_json, annotations::LOG_JSON));
     let known = format!("variables.chosenVariables.all(name, name in {})", texts(VARIABLES));
     all.push(option(annotation::ENV, "env", known, annotations::ENV));
     all.push(option(annotation::UNIX_SOCKET, "socket", one_of("socket", &["true", "false"]), annotations::UNIX_SOCKET));
@@ -210,6 +210,7 @@ fn values(variables: &mut Variables) {
         "await",
         "variables.awaitMillis % 1000 == 0 ? string(variables.awaitSeconds) + 's' : string(variables.awaitMillis) + 'ms'",
     );
-    variables.define("logLevel", "variables.logLevelOption.orValue('info')");
+    variables.define("logLevel", "variables.logLevelOption.orValue(variables.chartLogLevel)");
+    variables.define("logJson", "variables.logJsonOption.orValue(variables.chartLogJson) == 'true'");
     variables.define("socket", "variables.socketOption.orValue('false') == 'true'");
 }

@@ -3,7 +3,7 @@
 use super::Variables;
 use crate::injection::{
     layout::Layout,
-    resources::{CPU_LIMIT, CPU_REQUEST, GUARANTEED_CPU, MEMORY_REQUEST, memory_limit},
+    resources::{CPU_LIMIT, GUARANTEED_CPU, memory_limit},
 };
 
 pub(super) fn define(variables: &mut Variables) {
@@ -23,9 +23,22 @@ pub(super) fn define(variables: &mut Variables) {
     );
     let all_limited = format!("variables.others.all(container, {})", limited("'cpu'"));
     variables.define("cpuLimited", all_limited);
-    amounts(variables, "cpu", GUARANTEED_CPU, [CPU_REQUEST, CPU_LIMIT], "variables.cpuLimited");
+    variables.define(
+        "cpuIfGuaranteed",
+        format!(
+            "variables.chartCpuLimit != '' ? variables.chartCpuLimit : {}",
+            larger("variables.chartCpuRequest", GUARANTEED_CPU)
+        ),
+    );
+    variables.define(
+        "cpuLimitIfUnset",
+        format!("variables.chartCpuLimit != '' ? variables.chartCpuLimit : variables.cpuLimited ? '{CPU_LIMIT}' : ''"),
+    );
+    amounts(variables, "cpu", "variables.chartCpuRequest");
     let limit = memory_limit(Layout::default().bytes);
-    amounts(variables, "memory", &limit, [MEMORY_REQUEST, &limit], "true");
+    variables.define("memoryIfGuaranteed", larger("variables.chartMemoryRequest", &limit));
+    variables.define("memoryLimitIfUnset", format!("'{limit}'"));
+    amounts(variables, "memory", "variables.chartMemoryRequest");
     let both = |part: &str| {
         let member = |resource| format!("?'{resource}': optional.ofNonZeroValue(variables.{resource}{part})");
         format!("optional.ofNonZeroValue({{{}, {}}})", member("cpu"), member("memory"))
@@ -40,24 +53,30 @@ fn limited(resource: &str) -> String {
     )
 }
 
+/// Returns the expression of the larger amount: that of the first expression, or the second one.
+fn larger(expression: &str, amount: &str) -> String {
+    format!("quantity({expression}).isGreaterThan(quantity('{amount}')) ? {expression} : '{amount}'")
+}
+
 /// Defines request and limit of one resource; an empty string means none. In a pod with pod-level resources they are
 /// the amounts that annotations set; in a Guaranteed pod both are equal unless annotations set both; in other pods they
 /// are the defaults, adjusted so that the request does not exceed the limit.
-fn amounts(variables: &mut Variables, resource: &str, guaranteed: &str, [request, limit]: [&str; 2], only_if: &str) {
+fn amounts(variables: &mut Variables, resource: &str, request: &str) {
     let (wanted, most) = (format!("variables.{resource}RequestChosen"), format!("variables.{resource}LimitChosen"));
-    let written = format!("variables.{resource}Request");
+    let (written, limit) = (format!("variables.{resource}Request"), format!("variables.{resource}LimitIfUnset"));
+    let guaranteed = format!("variables.{resource}IfGuaranteed");
     variables.define(
         &format!("{resource}Request"),
         format!(
-            "variables.podLevel ? {wanted}.orValue('') : variables.guaranteed ? {wanted}.or({most}).orValue('{guaranteed}')\n  \
-             : {wanted}.orValue({most}.optMap(limit, quantity('{request}').isGreaterThan(quantity(limit)) ? limit : '{request}').orValue('{request}'))"
+            "variables.podLevel ? {wanted}.orValue('') : variables.guaranteed ? {wanted}.or({most}).orValue({guaranteed})\n  \
+             : {wanted}.orValue({most}.optMap(limit, quantity({request}).isGreaterThan(quantity(limit)) ? limit : {request}).orValue({request}))"
         ),
     );
     variables.define(
         &format!("{resource}Limit"),
         format!(
-            "variables.podLevel ? {most}.orValue('') : variables.guaranteed ? {most}.or({wanted}).orValue('{guaranteed}')\n  \
-             : {most}.orValue(!{only_if} ? '' : quantity({written}).isGreaterThan(quantity('{limit}')) ? {written} : '{limit}')"
+            "variables.podLevel ? {most}.orValue('') : variables.guaranteed ? {most}.or({wanted}).orValue({guaranteed})\n  \
+             : {most}.orValue({limit} == '' ? '' : quantity({written}).isGreaterThan(quantity({limit})) ? {written} : {limit})"
         ),
     );
 }

@@ -37,10 +37,11 @@ pub(super) const PLACEHOLDERS: [Placeholder; 5] = [
 
 /// Plans of one template pod of each kind.
 pub(super) struct TemplatePlans {
-    /// Plan with one environment and the socket.
+    /// Plan with one environment, the socket and a log in JSON.
     full: Plan,
     without_environment: Plan,
     without_socket: Plan,
+    without_log_json: Plan,
     of_root: Plan,
     mount_path: String,
 }
@@ -50,10 +51,11 @@ impl TemplatePlans {
         let user = json!({"containers": []});
         let root = json!({"containers": [], "securityContext": {"runAsUser": 0}});
         Ok(TemplatePlans {
-            full: plan(&user, &[ENVIRONMENT], true, config)?,
-            without_environment: plan(&user, &[], true, config)?,
-            without_socket: plan(&user, &[ENVIRONMENT], false, config)?,
-            of_root: plan(&root, &[ENVIRONMENT], true, config)?,
+            full: plan(&user, &FULL, config)?,
+            without_environment: plan(&user, &Template { environments: &[], ..FULL }, config)?,
+            without_socket: plan(&user, &Template { socket: false, ..FULL }, config)?,
+            without_log_json: plan(&user, &Template { log_json: false, ..FULL }, config)?,
+            of_root: plan(&root, &FULL, config)?,
             mount_path: mount_path(&ENVIRONMENT.parse().map_err(|_| Error::TemplatePod)?),
         })
     }
@@ -74,7 +76,7 @@ impl TemplatePlans {
                     let of_root = to_cel::value(&self.of_root.sidecar[key], &PLACEHOLDERS);
                     format!("variables.root ? dyn({of_root}) : dyn({})", to_cel::value(value, &PLACEHOLDERS))
                 }
-                _ if [&self.without_environment, &self.without_socket, &self.of_root]
+                _ if [&self.without_environment, &self.without_socket, &self.without_log_json, &self.of_root]
                     .iter()
                     .any(|other| other.sidecar[key] != *value) =>
                 {
@@ -124,32 +126,55 @@ impl TemplatePlans {
         to_cel::string(&self.full.record, &[Placeholder::Text(QUOTED, all)])
     }
 
-    /// Returns the expression of a list as a sum of its fixed parts, its part per environment and its part for the
-    /// socket.
+    /// Returns the expression of a list as a sum of its fixed parts, its part per environment, and its parts for the
+    /// socket and for a log in JSON.
     fn list(&self, name: &'static str, of: impl Fn(&Plan) -> Vec<Value>) -> Result<String, Error> {
         let full = of(&self.full);
-        let environment = inserted(&full, &of(&self.without_environment)).ok_or(Error::List(name))?;
-        let socket = inserted(&full, &of(&self.without_socket)).ok_or(Error::List(name))?;
-        if environment.start < socket.end && socket.start < environment.end {
-            return Err(Error::List(name));
+        let mut parts = Vec::new();
+        for (without, part) in [
+            (&self.without_environment, Part::EachEnvironment),
+            (&self.without_socket, Part::If("variables.socket")),
+            (&self.without_log_json, Part::If("variables.logJson")),
+        ] {
+            parts.push((inserted(&full, &of(without)).ok_or(Error::List(name))?, part));
         }
-        let mut bounds = [0, full.len(), environment.start, environment.end, socket.start, socket.end];
-        bounds.sort_unstable();
-        let mut sum = Vec::new();
-        for (start, end) in bounds.iter().copied().zip(bounds.iter().copied().skip(1)) {
-            let items = full.get(start..end).unwrap_or_default();
-            if items.is_empty() {
-                continue;
+        parts.retain(|(range, _)| !range.is_empty());
+        parts.sort_by_key(|(range, _)| range.start);
+        // The part after the last one that depends on an option.
+        parts.push((full.len()..full.len(), Part::Fixed));
+        let (mut sum, mut end) = (Vec::new(), 0);
+        for (range, part) in parts {
+            // There is no such range if two parts overlap.
+            let fixed = full.get(end..range.start).ok_or(Error::List(name))?;
+            let items = full.get(range.clone()).ok_or(Error::List(name))?;
+            for (items, part) in [(fixed, Part::Fixed), (items, part)] {
+                if !items.is_empty() {
+                    sum.push(part.expression(items).ok_or(Error::List(name))?);
+                }
             }
-            sum.push(if (start..end) == environment {
-                each(items).ok_or(Error::List(name))?
-            } else if (start..end) == socket {
-                format!("(variables.socket ? {} : [])", to_cel::value(&Value::from(items), &PLACEHOLDERS))
-            } else {
-                to_cel::value(&Value::from(items), &PLACEHOLDERS)
-            });
+            end = range.end;
         }
         Ok(if sum.is_empty() { "[]".to_owned() } else { sum.join("\n  + ") })
+    }
+}
+
+/// Part of a list.
+#[derive(Clone, Copy)]
+enum Part {
+    Fixed,
+    EachEnvironment,
+    /// Part that exists if this variable is true.
+    If(&'static str),
+}
+
+impl Part {
+    fn expression(self, items: &[Value]) -> Option<String> {
+        let fixed = || to_cel::value(&Value::from(items), &PLACEHOLDERS);
+        match self {
+            Part::Fixed => Some(fixed()),
+            Part::EachEnvironment => each(items),
+            Part::If(variable) => Some(format!("({variable} ? {} : [])", fixed())),
+        }
     }
 }
 
@@ -177,19 +202,29 @@ fn items(sidecar: &Value, key: &str) -> Vec<Value> {
     sidecar[key].as_array().cloned().unwrap_or_default()
 }
 
-fn plan(spec: &Value, environments: &[&str], socket: bool, config: &Config) -> Result<Plan, Error> {
+/// Options in which template pods differ.
+struct Template {
+    environments: &'static [&'static str],
+    socket: bool,
+    log_json: bool,
+}
+
+const FULL: Template = Template { environments: &[ENVIRONMENT], socket: true, log_json: true };
+
+fn plan(spec: &Value, template: &Template, config: &Config) -> Result<Plan, Error> {
     let pod = json!({"metadata": {"annotations": {annotation::INJECT: "placeholder"}}, "spec": spec});
     let pod = Pod::read(&pod).map_err(|_| Error::TemplatePod)?;
-    let environments: Result<_, _> = environments.iter().map(|name| name.parse()).collect();
+    let environments: Result<_, _> = template.environments.iter().map(|name| name.parse()).collect();
     let request = ParsedOptions {
         environments: environments.map_err(|_| Error::TemplatePod)?,
         port: PORT,
         cpu: ResourceAmounts::default(),
         memory: ResourceAmounts::default(),
-        wait: StartupTimeout::parse(AWAIT).ok_or(Error::TemplatePod)?,
-        log_level: LOG_LEVEL,
+        wait: Some(StartupTimeout::parse(AWAIT).ok_or(Error::TemplatePod)?),
+        log_level: Some(LOG_LEVEL),
+        log_json: Some(template.log_json),
         variables: VARIABLES.to_vec(),
-        socket,
+        socket: template.socket,
         overrides: None,
         override_key: None,
     };

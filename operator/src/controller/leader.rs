@@ -8,17 +8,17 @@ mod decide;
 mod fence;
 mod owner;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference},
 };
-use kube::{Api, Client, api::PostParams, core::ObjectMeta};
-use tokio::time::{sleep, timeout};
+use kube::{Api, Client, api::PostParams};
+use tokio::time::{Instant, sleep, timeout};
 
-use self::decide::{Decision, Sighting, decide};
+use self::decide::{Decision, Sighting};
 pub use self::{fence::LeaseFence, owner::account};
 
 /// Duration of a lease without renewal.
@@ -70,7 +70,7 @@ impl Election {
         let mut seen: Option<Sighting> = None;
         let mut waiting = false;
         loop {
-            match self.try_acquire_or_renew(&mut seen).await {
+            match self.in_time(self.try_acquire(&mut seen)).await {
                 Ok(true) => return,
                 Ok(false) if !waiting => {
                     tracing::info!(lease = self.name, "another replica holds the lease: waiting for it");
@@ -89,12 +89,19 @@ impl Election {
 
     /// Renews the lease until it is lost, and returns the reason.
     pub async fn renew_until_lost(&self) -> Lost {
-        let mut seen: Option<Sighting> = None;
         loop {
             sleep(RETRY_PERIOD).await;
-            match self.try_acquire_or_renew(&mut seen).await {
+            // After a stop, another replica may have held the lease and released it. This process does not know the writes
+            // of that replica, and would undo them.
+            if !self.fence.was_renewed_within(RENEW_DEADLINE) {
+                return Lost::Expired(self.name.clone());
+            }
+            match self.in_time(self.try_renew()).await {
                 Ok(true) => {}
-                Ok(false) => return Lost::Taken(self.name.clone()),
+                Ok(false) => {
+                    self.fence.close();
+                    return Lost::Taken(self.name.clone());
+                }
                 // This includes a conflict, which another writer's new label can cause. The next attempt reads the
                 // holder.
                 Err(error) => {
@@ -107,8 +114,9 @@ impl Election {
         }
     }
 
-    /// Releases the lease, so that another replica can take it at once.
+    /// Releases the lease, so that another replica can take it at once. The fence rejects all further writes.
     pub async fn release(&self) {
+        self.fence.close();
         let given_back = async {
             let Some(mut lease) = self.api.get_opt(&self.name).await? else {
                 return Ok(());
@@ -133,37 +141,53 @@ impl Election {
         }
     }
 
-    /// Takes or renews the lease if possible. Returns true if this replica holds it now, and false if another replica
-    /// holds it.
-    async fn try_acquire_or_renew(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
+    /// Runs an attempt to hold the lease within the timeout, and records it with the fence if this replica holds the lease
+    /// now.
+    async fn in_time(&self, attempt: impl Future<Output = kube::Result<bool>>) -> kube::Result<bool> {
         let began = self.fence.now();
-        let taken = timeout(CALL_TIMEOUT, self.try_take(seen)).await;
-        let taken = taken.unwrap_or_else(|late| Err(kube::Error::Service(late.into())));
-        if matches!(taken, Ok(true)) {
+        let holds = timeout(CALL_TIMEOUT, attempt).await.unwrap_or_else(|late| Err(kube::Error::Service(late.into())));
+        if matches!(holds, Ok(true)) {
             self.fence.record_renewal(began);
         }
-        taken
+        holds
     }
 
-    async fn try_take(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
-        let parameters = PostParams::default();
-        let Some(mut lease) = self.api.get_opt(&self.name).await? else {
-            let owner_references = self.owner.clone().map(|owner| vec![owner]);
-            let metadata = ObjectMeta { name: Some(self.name.clone()), owner_references, ..ObjectMeta::default() };
-            let first = Lease { metadata, spec: Some(self.claim(None)) };
-            return self.api.create(&parameters, &first).await.map(|_| true);
-        };
-        let sighting = Sighting::of(&lease, seen.take(), Instant::now());
-        let decision = decide(lease.spec.as_ref(), &self.identity, sighting.unchanged_for(Instant::now()));
-        *seen = Some(sighting);
-        match decision {
+    /// Returns false if another replica holds the lease.
+    async fn try_acquire(&self, seen: &mut Option<Sighting>) -> kube::Result<bool> {
+        let found = self.api.get_opt(&self.name).await?;
+        let now = Instant::now();
+        let before = seen.take();
+        let sighting = seen.insert(Sighting::of(found.as_ref(), before, now));
+        match sighting.decide(&self.identity, now) {
             Decision::Wait => Ok(false),
-            Decision::Take => {
-                lease.spec = Some(self.claim(lease.spec.as_ref()));
-                lease.metadata.owner_references = self.owner.clone().map(|owner| vec![owner]);
-                self.api.replace(&self.name, &parameters, &lease).await.map(|_| true)
-            }
+            Decision::Take => self.write(found).await.map(|()| true),
         }
+    }
+
+    /// Returns false if this replica does not hold the lease any more. A lease that was deleted is created again.
+    async fn try_renew(&self) -> kube::Result<bool> {
+        let found = self.api.get_opt(&self.name).await?;
+        let holder = found.as_ref().map(|lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()));
+        if holder.is_some_and(|holder| holder != Some(&self.identity)) {
+            return Ok(false);
+        }
+        self.write(found).await.map(|()| true)
+    }
+
+    /// Writes this replica as the holder. The write fails if the lease is not as it was found any more.
+    async fn write(&self, found: Option<Lease>) -> kube::Result<()> {
+        let parameters = PostParams::default();
+        let exists = found.is_some();
+        let mut lease = found.unwrap_or_default();
+        lease.spec = Some(self.claim(lease.spec.as_ref()));
+        lease.metadata.name = Some(self.name.clone());
+        lease.metadata.owner_references = self.owner.clone().map(|owner| vec![owner]);
+        let written = if exists {
+            self.api.replace(&self.name, &parameters, &lease).await
+        } else {
+            self.api.create(&parameters, &lease).await
+        };
+        written.map(drop)
     }
 
     fn claim(&self, before: Option<&LeaseSpec>) -> LeaseSpec {

@@ -2,65 +2,37 @@
 
 use std::{
     io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex},
+    time::Duration,
 };
 
-use http::{Request, Response, header::ACCEPT};
+use http::{Method, Request, Response, header::ACCEPT};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
+use remora_operator::controller::leader::LeaseFence;
 use serde_json::{Value, json};
-use tokio::sync::{Notify, oneshot};
+use tokio::{sync::oneshot, time::sleep};
+use tower::{Layer, Service, ServiceExt};
 
 use super::{
+    lease::Lease,
+    life::{Life, Part},
     plan::{Fate, Plan},
     server::{Answer, Call, Server},
     volumes::Watcher,
 };
 
-/// Process of the controller, which may be paused or may have ended.
-#[derive(Clone, Default)]
-pub(super) struct Life(Arc<Events>);
-
-#[derive(Default)]
-struct Events {
-    has_ended: AtomicBool,
-    /// True once the fence of the process's lease rejects writes.
-    is_fenced: AtomicBool,
-    end: Notify,
-    pause: Notify,
-}
-
-impl Life {
-    fn has_ended(&self) -> bool {
-        self.0.has_ended.load(Ordering::SeqCst)
-    }
-
-    fn end(&self) {
-        self.0.has_ended.store(true, Ordering::SeqCst);
-        self.0.end.notify_one();
-    }
-
-    fn is_fenced(&self) -> bool {
-        self.0.is_fenced.load(Ordering::SeqCst)
-    }
-
-    /// Waits until the process ends.
-    pub(super) async fn ended(&self) {
-        self.0.end.notified().await;
-    }
-
-    /// Waits until the process is paused.
-    pub(super) async fn paused(&self) {
-        self.0.pause.notified().await;
-    }
-}
+/// Time that a write takes whose process cannot renew its lease: several of them are longer than the lease.
+const SLOW: Duration = Duration::from_secs(6);
+/// Time between the deletion of the Lease and the write before which somebody deletes it. A standby looks more often.
+const DELETED: Duration = Duration::from_millis(3_500);
+/// Time by which a clock jumps.
+const JUMP: Duration = Duration::from_secs(3_600);
 
 /// Cluster with a plan.
 pub(super) struct State {
     pub(super) server: Server,
+    pub(super) lease: Lease,
     pub(super) watcher: Watcher,
     plan: Plan,
     /// Writes that the processes attempted.
@@ -69,12 +41,14 @@ pub(super) struct State {
     pub(super) published: usize,
     /// Writes that are on their way.
     late: Vec<Late>,
-    /// Write of a process that is paused.
-    paused: Option<Paused>,
+    /// Request of a process that is stopped.
+    stopped: Option<Stopped>,
     /// Number of the step of the script. The largest number once the script has ended.
     pub(super) step: usize,
     /// True if the process that ended last is replaced only after the next step of the script.
     pub(super) is_away: bool,
+    /// Writes that a fence admitted while its process did not hold the lease.
+    pub(super) intrusions: Vec<String>,
     /// Writes and what happened to them, for the report of a failure.
     pub(super) trace: Vec<String>,
 }
@@ -88,18 +62,22 @@ struct Late {
     step: usize,
 }
 
-/// A write whose process is paused.
-struct Paused {
-    call: Call,
+/// A request whose process is stopped.
+struct Stopped {
+    life: Life,
+    /// The write that happens when the process goes on. `None` if the process stopped before the check of its fence.
+    call: Option<Call>,
     /// Number of attempts after which the process goes on.
     due: usize,
+    /// True if the process that holds the lease meanwhile releases it first.
+    after_release: bool,
     answer: oneshot::Sender<Answer>,
 }
 
 enum Outcome {
     Answer(Answer),
-    /// The caller is paused before its write.
-    Paused(oneshot::Receiver<Answer>),
+    /// The caller is stopped before its write.
+    Stopped(oneshot::Receiver<Answer>),
     /// The caller gets no answer, but an error.
     Broken,
     /// The caller has ended.
@@ -113,14 +91,16 @@ impl Network {
     pub(super) fn new(plan: Plan, watcher: Watcher) -> Self {
         Self(Arc::new(Mutex::new(State {
             server: Server::default(),
+            lease: Lease::default(),
             watcher,
             plan,
             attempts: 0,
             published: 0,
             late: Vec::new(),
-            paused: None,
+            stopped: None,
             step: 0,
             is_away: false,
+            intrusions: Vec::new(),
             trace: Vec::new(),
         })))
     }
@@ -133,49 +113,69 @@ impl Network {
         result
     }
 
-    /// Returns the client of a process.
+    /// Returns the client of a process without a fence, for its election.
     pub(super) fn client(&self, life: &Life) -> Client {
         let (network, life) = (self.clone(), life.clone());
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let (network, life) = (network.clone(), life.clone());
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-                let accept = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-                let call = Call {
-                    method: parts.method.to_string(),
-                    path: parts.uri.path().to_owned(),
-                    body: serde_json::from_slice(&body).unwrap_or(Value::Null),
-                    metadata_only: accept.contains("PartialObjectMetadata"),
-                };
-                // Another process may act between two requests.
-                tokio::task::yield_now().await;
-                let outcome = network.0.lock().unwrap().pass(&call, &life);
-                let (status, answer) = match outcome {
-                    Outcome::Answer(answer) => answer,
-                    Outcome::Paused(answer) => {
-                        life.0.pause.notify_one();
-                        answer.await.unwrap_or_default()
-                    }
-                    Outcome::Broken => return Err(io::Error::other("the connection is broken")),
-                    Outcome::Ended => {
-                        life.end();
-                        (0, Value::Null)
-                    }
-                };
-                if status == 0 {
-                    std::future::pending::<()>().await;
-                }
-                let bytes = Body::from(serde_json::to_vec(&answer).map_err(io::Error::other)?);
-                Response::builder().status(status).body(bytes).map_err(io::Error::other)
-            }
-        });
-        Client::new(service, "shop")
+        Client::new(tower::service_fn(move |request| network.clone().send(request, life.clone())), "remora-system")
     }
 
-    /// Lets the paused process go on.
-    pub(super) fn resume(&self) {
-        self.with(State::resume);
+    /// Returns the client of a process for everything else. Its requests pass the program's own fence.
+    pub(super) fn fenced_client(&self, life: &Life, fence: &LeaseFence) -> Client {
+        let (network, of) = (self.clone(), life.clone());
+        let admitted = tower::service_fn(move |request: Request<Body>| {
+            network.0.lock().unwrap().admitted(request.method(), &of);
+            network.clone().send(request, of.clone())
+        });
+        let fenced = fence.layer().layer(admitted);
+        let (network, life) = (self.clone(), life.clone());
+        let client = tower::service_fn(move |request: Request<Body>| {
+            let (network, life, mut fenced) = (network.clone(), life.clone(), fenced.clone());
+            async move {
+                let stopped = network.0.lock().unwrap().before_fence(request.method(), &life);
+                if let Some(goes_on) = stopped {
+                    let _ = goes_on.await;
+                }
+                let answer = fenced.ready().await?.call(request).await;
+                if let Err(error) = &answer {
+                    network.with(|state| state.trace.push(format!("{}: {error}", life.identity())));
+                }
+                answer
+            }
+        });
+        Client::new(client, "shop")
+    }
+
+    async fn send(self, request: Request<Body>, life: Life) -> Result<Response<Body>, io::Error> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let accept = parts.headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        let call = Call {
+            method: parts.method.to_string(),
+            path: parts.uri.path().to_owned(),
+            body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+            metadata_only: accept.contains("PartialObjectMetadata"),
+        };
+        // Another process may act between two requests.
+        tokio::task::yield_now().await;
+        let delay = self.0.lock().unwrap().delay(&call, &life);
+        if let Some(delay) = delay {
+            sleep(delay).await;
+        }
+        let outcome = self.0.lock().unwrap().pass(&call, &life);
+        let (status, answer) = match outcome {
+            Outcome::Answer(answer) => answer,
+            Outcome::Stopped(answer) => answer.await.unwrap_or_default(),
+            Outcome::Broken => return Err(io::Error::other("the connection is broken")),
+            Outcome::Ended => {
+                life.end();
+                (0, Value::Null)
+            }
+        };
+        if status == 0 {
+            std::future::pending::<()>().await;
+        }
+        let bytes = Body::from(serde_json::to_vec(&answer).map_err(io::Error::other)?);
+        Response::builder().status(status).body(bytes).map_err(io::Error::other)
     }
 
     /// Lets the oldest write arrive that was sent before the given step. Returns false if there is none.
@@ -190,22 +190,87 @@ impl Network {
 }
 
 impl State {
+    /// Stops a process before the fence checks its write, or lets its clock jump there, if the plan says so.
+    fn before_fence(&mut self, method: &Method, life: &Life) -> Option<oneshot::Receiver<Answer>> {
+        if method == Method::GET || life.has_ended() {
+            return None;
+        }
+        let number = self.attempts + 1;
+        match self.plan.fate(number)? {
+            Fate::Jump => {
+                self.attempts = number;
+                self.trace.push(format!("{number}: the clock jumps before the check of the fence"));
+                life.jump(JUMP);
+                None
+            }
+            fate @ (Fate::Paused(writes) | Fate::Handback(writes)) if self.stopped.is_none() => {
+                self.attempts = number;
+                Some(self.stop(life, None, writes, fate))
+            }
+            _ => None,
+        }
+    }
+
+    fn stop(&mut self, life: &Life, call: Option<&Call>, writes: usize, fate: Fate) -> oneshot::Receiver<Answer> {
+        let what = call.map_or_else(|| "the check of the fence".to_owned(), Call::describe);
+        self.trace.push(format!("{}: {} is stopped before: {what}", self.attempts, life.identity()));
+        life.stop(matches!(fate, Fate::Unfenced(_)));
+        let (answer, goes_on) = oneshot::channel();
+        self.stopped = Some(Stopped {
+            life: life.clone(),
+            call: call.cloned(),
+            due: self.attempts.saturating_add(writes),
+            after_release: matches!(fate, Fate::Handback(_)),
+            answer,
+        });
+        goes_on
+    }
+
+    /// Checks that the fence admits writes only while its process holds the lease. Nobody holds a deleted lease.
+    fn admitted(&mut self, method: &Method, life: &Life) {
+        let Some(holder) = self.lease.holder() else { return };
+        if method != Method::GET && holder != life.identity() && !life.is_unfenced() {
+            let intrusion = format!("the fence of {} admits a write while {holder:?} holds the lease", life.identity());
+            self.trace.push(intrusion.clone());
+            self.intrusions.push(intrusion);
+        }
+    }
+
+    /// Returns the time that a write takes.
+    fn delay(&mut self, call: &Call, life: &Life) -> Option<Duration> {
+        if !call.is_write() || call.is_lease() {
+            return None;
+        }
+        match self.plan.fate(self.attempts + 1) {
+            Some(Fate::Deleted) if self.lease.holder() == Some(life.identity()) => {
+                self.trace.push("somebody deletes the Lease".to_owned());
+                self.lease.delete();
+                return Some(DELETED);
+            }
+            Some(Fate::Unrenewed) => life.fail_renewals(),
+            _ => {}
+        }
+        life.cannot_renew().then_some(SLOW)
+    }
+
     fn pass(&mut self, call: &Call, life: &Life) -> Outcome {
         if life.has_ended() {
             return Outcome::Ended;
         }
+        if life.is_partitioned() || call.is_lease() && life.cannot_renew() {
+            return Outcome::Broken;
+        }
+        if call.is_lease() {
+            return Outcome::Answer(self.lease.answer(call));
+        }
         if !call.is_write() {
             return Outcome::Answer(self.server.answer(call));
-        }
-        if life.is_fenced() {
-            self.trace.push(format!("{}: the fence rejects: {}", self.attempts, call.describe()));
-            return Outcome::Broken;
         }
         self.attempts += 1;
         self.published += usize::from(call.is_publication());
         let number = self.attempts;
         let outcome = match self.plan.fate(number) {
-            None => Outcome::Answer(self.apply(call, "")),
+            None | Some(Fate::Jump | Fate::Unrenewed | Fate::Deleted) => Outcome::Answer(self.apply(call, "")),
             Some(Fate::Before | Fate::BeforeAway) => {
                 self.trace.push(format!("{number}: the process ends before: {}", call.describe()));
                 Outcome::Ended
@@ -223,14 +288,21 @@ impl State {
                 let failure = json!({"kind": "Status", "status": "Failure", "message": "no", "reason": "InternalError", "code": 500});
                 Outcome::Answer((500, failure))
             }
-            Some(fate @ (Fate::Overlap(writes) | Fate::Unfenced(writes))) if self.paused.is_none() => {
-                life.0.is_fenced.store(matches!(fate, Fate::Overlap(_)), Ordering::SeqCst);
-                self.trace.push(format!("{number}: the process is paused before: {}", call.describe()));
-                let (answer, receiver) = oneshot::channel();
-                self.paused = Some(Paused { call: call.clone(), due: number.saturating_add(writes), answer });
-                return Outcome::Paused(receiver);
+            Some(Fate::Partitioned) => {
+                self.trace.push(format!("{number}: the connection breaks before: {}", call.describe()));
+                life.partition();
+                Outcome::Broken
             }
-            Some(Fate::Late(writes) | Fate::Overlap(writes) | Fate::Unfenced(writes)) => {
+            Some(fate @ (Fate::Overlap(writes) | Fate::Unfenced(writes))) if self.stopped.is_none() => {
+                return Outcome::Stopped(self.stop(life, Some(call), writes, fate));
+            }
+            Some(
+                Fate::Late(writes)
+                | Fate::Overlap(writes)
+                | Fate::Unfenced(writes)
+                | Fate::Paused(writes)
+                | Fate::Handback(writes),
+            ) => {
                 self.trace.push(format!("{number}: on its way: {}", call.describe()));
                 self.late.push(Late { call: call.clone(), due: number.saturating_add(writes), step: self.step });
                 return Outcome::Ended;
@@ -243,7 +315,7 @@ impl State {
             let late = self.late.remove(place);
             self.apply(&late.call, "arrives late");
         }
-        if self.paused.as_ref().is_some_and(|paused| paused.due <= number) {
+        if self.stopped.as_ref().is_some_and(|stopped| stopped.due <= number && !stopped.after_release) {
             self.resume();
         }
         outcome
@@ -259,10 +331,17 @@ impl State {
         self.step == usize::MAX
     }
 
-    fn resume(&mut self) {
-        let Some(Paused { call, answer, .. }) = self.paused.take() else { return };
-        let answered = self.apply(&call, "of the paused process, which goes on");
-        let _process_has_ended = answer.send(answered);
+    /// True if the process that holds the lease releases it before the stopped process goes on.
+    pub(super) fn awaits_release(&self) -> bool {
+        self.stopped.as_ref().is_some_and(|stopped| stopped.after_release)
+    }
+
+    /// Lets the work of the stopped process go on.
+    pub(super) fn resume(&mut self) {
+        let Some(Stopped { life, call, answer, .. }) = self.stopped.take() else { return };
+        let answered = call.map(|call| self.apply(&call, "of the stopped process, which goes on"));
+        let _process_has_ended = answer.send(answered.unwrap_or_default());
+        life.resume(Part::Work);
     }
 
     fn apply(&mut self, call: &Call, remark: &str) -> Answer {

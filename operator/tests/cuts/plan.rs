@@ -20,12 +20,24 @@ pub(super) enum Fate {
     /// The process loses its lease. Its write is on the way, and happens after this many writes of the next process, or
     /// when that process has nothing more to do after the next step of the script.
     Late(usize),
-    /// The process is paused before the write, so that it loses its lease without noticing. After this many writes of the
-    /// next process, or when that process rests, this write happens. The process goes on, and the fence of its lease
-    /// rejects its further writes.
+    /// The process is stopped between the check of its fence and the write, so that it loses its lease without noticing.
+    /// After this many writes of the next process, or when that process rests, this write happens, and the process goes on.
     Overlap(usize),
-    /// Like `Overlap`, but nothing rejects further writes: both processes write until the reconciliation ends.
+    /// Like `Overlap`, but the process stops before the check of its fence.
+    Paused(usize),
+    /// Like `Paused`, but the next process ends in good order first, so that nobody holds the lease when this one goes on.
+    Handback(usize),
+    /// Like `Overlap`, but the clock of the fence stands still meanwhile, so that the fence is none: both processes write
+    /// until the reconciliation ends.
     Unfenced(usize),
+    /// The clock of the process jumps forward by an hour before the check of its fence.
+    Jump,
+    /// From this write on, all requests about the Lease fail, and each write takes seconds.
+    Unrenewed,
+    /// Before this write, all connections of the process to the API server break.
+    Partitioned,
+    /// Before this write, somebody deletes the Lease. A standby waits for it.
+    Deleted,
 }
 
 /// Way in which a controller process sees changes of objects.
@@ -87,6 +99,10 @@ impl Plan {
             Fault::Write(_, Fate::Lost | Fate::Refused) => 1,
             // A write of each process may conflict with one of the other process.
             Fault::Write(_, Fate::Overlap(_) | Fate::Unfenced(_)) => 2,
+            // The process goes on until it notices that its lease is lost.
+            Fault::Write(_, Fate::Paused(_) | Fate::Handback(_) | Fate::Jump | Fate::Unrenewed | Fate::Partitioned) => {
+                2
+            }
             _ => 0,
         };
         self.faults.iter().map(failures).sum::<usize>() > 1
@@ -102,10 +118,29 @@ impl Plan {
         self.faults.iter().any(|fault| matches!(fault, Fault::Process(_, Sight::Swaps)))
     }
 
+    /// True if a process without a fence and a further fault come together.
+    pub(super) fn is_unfenced_with_others(&self) -> bool {
+        self.faults.len() > 1 && self.faults.iter().any(|fault| matches!(fault, Fault::Write(_, Fate::Unfenced(_))))
+    }
+
+    /// True if a standby waits for the lease from the start.
+    pub(super) fn has_standby(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault, Fault::Write(_, Fate::Deleted)))
+    }
+
     /// True if a step of the script may pass without a controller.
     pub(super) fn skips_steps(&self) -> bool {
         let is_away = |fault: &Fault| matches!(fault, Fault::Write(_, Fate::BeforeAway | Fate::AfterAway));
         self.faults.iter().any(is_away)
+    }
+}
+
+impl Fault {
+    /// Returns the name of the fault without its numbers.
+    pub(super) fn kind(&self) -> String {
+        let text = self.to_string();
+        let (_, what) = text.split_once('=').unwrap_or_default();
+        what.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned()
     }
 }
 
@@ -121,7 +156,13 @@ impl fmt::Display for Fault {
                 Fate::Refused => write!(f, "w{number}=refused"),
                 Fate::Late(writes) => write!(f, "w{number}=late{writes}"),
                 Fate::Overlap(writes) => write!(f, "w{number}=overlap{writes}"),
+                Fate::Paused(writes) => write!(f, "w{number}=paused{writes}"),
+                Fate::Handback(writes) => write!(f, "w{number}=handback{writes}"),
                 Fate::Unfenced(writes) => write!(f, "w{number}=unfenced{writes}"),
+                Fate::Jump => write!(f, "w{number}=jump"),
+                Fate::Unrenewed => write!(f, "w{number}=unrenewed"),
+                Fate::Partitioned => write!(f, "w{number}=partitioned"),
+                Fate::Deleted => write!(f, "w{number}=deleted"),
             },
             Self::Process(number, sight) => match sight {
                 Sight::Lags => write!(f, "p{number}=lags"),
@@ -161,11 +202,17 @@ impl FromStr for Fault {
             "after-away" => Fate::AfterAway,
             "lost" => Fate::Lost,
             "refused" => Fate::Refused,
+            "jump" => Fate::Jump,
+            "unrenewed" => Fate::Unrenewed,
+            "partitioned" => Fate::Partitioned,
+            "deleted" => Fate::Deleted,
             _ => {
                 let (what, writes) = what.split_at(what.find(|c: char| c.is_ascii_digit()).ok_or_else(wrong)?);
                 match what {
                     "late" => Fate::Late(number(writes)?),
                     "overlap" => Fate::Overlap(number(writes)?),
+                    "paused" => Fate::Paused(number(writes)?),
+                    "handback" => Fate::Handback(number(writes)?),
                     "unfenced" => Fate::Unfenced(number(writes)?),
                     _ => return Err(wrong()),
                 }
@@ -204,7 +251,13 @@ fn plan_is_read_from_its_own_text() {
         Fate::Refused,
         Fate::Late(usize::MAX),
         Fate::Overlap(2),
+        Fate::Paused(1),
+        Fate::Handback(2),
         Fate::Unfenced(3),
+        Fate::Jump,
+        Fate::Unrenewed,
+        Fate::Partitioned,
+        Fate::Deleted,
     ];
     let sights = [Sight::Lags, Sight::Relists, Sight::Stale(7), Sight::Skips, Sight::Swaps, Sight::Drops];
     let faults = fates.into_iter().map(|fate| Fault::Write(3, fate));

@@ -29,13 +29,18 @@ use tokio::task::JoinHandle;
 
 use super::{
     documents,
-    network::{Life, Network},
+    life::{Life, Part},
+    network::Network,
     plan::Sight,
+    replica::Replica,
     server::{Change, Key, Kind},
 };
 
 /// Time that unneeded objects stay.
 pub(super) const GRACE: Duration = Duration::from_secs(20);
+
+/// Time in which a process notices that it has lost its lease: longer than the time between two renewals.
+const RENEWAL: Duration = Duration::from_secs(6);
 
 /// No pod of a scenario has an address, so no request is sent. To create a client takes long, so there is one.
 static SIDECARS: LazyLock<SidecarClient> = LazyLock::new(|| {
@@ -49,15 +54,15 @@ pub(super) enum Turn {
     Done(Duration),
     /// The process has ended.
     Ended,
-    /// The process is paused.
-    Paused,
+    /// The process is stopped.
+    Stopped,
     /// The process knows no FeatureEnvironment.
     Idle,
 }
 
 pub(super) struct Process {
     network: Network,
-    life: Life,
+    replica: Replica,
     sight: Option<Sight>,
     context: Arc<Context>,
     writer: ObjectsFeed,
@@ -70,17 +75,16 @@ pub(super) struct Process {
     /// True if an event was lost since the last list.
     has_lost: bool,
     random: fastrand::Rng,
-    /// Reconciliation of a process that is paused.
-    paused: Option<JoinHandle<Action>>,
+    /// Reconciliation of a process that is stopped.
+    stopped: Option<JoinHandle<Action>>,
     /// FeatureEnvironment as the watch reported it last.
     environment: Option<Arc<Value>>,
 }
 
 impl Process {
-    /// Starts a process, which lists all objects. `seed` is that of its watches.
-    pub(super) fn start(network: &Network, sight: Option<Sight>, seed: u64) -> Self {
-        let life = Life::default();
-        let client = network.client(&life);
+    /// Starts the work of a replica that holds the lease: it lists all objects. `seed` is that of its watches.
+    pub(super) fn start(network: &Network, replica: Replica, sight: Option<Sight>, seed: u64) -> Self {
+        let client = network.fenced_client(&replica.life, &replica.fence);
         let (objects, writer) = publish::objects();
         let allowed = AllowedOrigins::new(&[]).unwrap();
         let receiver = WebhookReceiver::default();
@@ -102,7 +106,7 @@ impl Process {
         let context = Arc::new(Context::new(deps, objects, pods, GRACE));
         let mut process = Self {
             network: network.clone(),
-            life,
+            replica,
             sight,
             context,
             writer,
@@ -111,7 +115,7 @@ impl Process {
             pending: VecDeque::new(),
             has_lost: false,
             random: fastrand::Rng::with_seed(seed),
-            paused: None,
+            stopped: None,
             environment: None,
         };
         process.list(if let Some(Sight::Stale(changes)) = sight { changes } else { 0 });
@@ -140,6 +144,9 @@ impl Process {
 
     /// Takes the changes since the last call into `pending`.
     fn take_changes(&mut self) {
+        if self.replica.life.is_partitioned() {
+            return;
+        }
         let changes = self.network.with(|state| state.server.log[self.seen..].to_vec());
         for change in changes {
             // Every change has its own version, a deletion as well.
@@ -225,29 +232,47 @@ impl Process {
         let Some(environment) = &self.environment else { return Turn::Idle };
         let object: DeserializeGuard<FeatureEnvironment> = serde_json::from_value(Value::clone(environment)).unwrap();
         let context = Arc::clone(&self.context);
-        let mut task = tokio::spawn(async move { reconcile(Arc::new(object), context).await.unwrap() });
+        let life = self.life().clone();
+        let work = async move { life.run(Part::Work, reconcile(Arc::new(object), context)).await.unwrap() };
+        let mut task = tokio::spawn(work);
+        let life = self.life().clone();
         tokio::select! {
             biased;
-            () = self.life.ended() => {
+            () = life.ended() => {
                 task.abort();
                 Turn::Ended
             }
-            () = self.life.paused() => {
-                self.paused = Some(task);
-                Turn::Paused
+            () = life.stopped() => {
+                self.stopped = Some(task);
+                Turn::Stopped
             }
             action = &mut task => Turn::Done(wait(&action.unwrap())),
         }
     }
 
-    /// Ends the reconciliation of a process that was paused. The process ends with it.
-    pub(super) async fn finish(self) {
-        let Some(mut task) = self.paused else { return };
+    pub(super) fn life(&self) -> &Life {
+        &self.replica.life
+    }
+
+    /// Ends the process in good order.
+    pub(super) async fn release(self) {
+        self.replica.release().await;
+    }
+
+    /// Ends the reconciliation of a process that was stopped, then lets it renew its lease. Returns true if the process ends,
+    /// as one does that has lost its lease.
+    pub(super) async fn finish(mut self) -> bool {
+        let Some(mut task) = self.stopped.take() else { return false };
+        let life = self.life().clone();
         tokio::select! {
             biased;
-            () = self.life.ended() => task.abort(),
-            _ = &mut task => {}
+            () = life.ended() => {
+                task.abort();
+                return true;
+            }
+            _ = &mut task => life.resume(Part::Renewal),
         }
+        tokio::time::timeout(RENEWAL, life.ended()).await.is_ok()
     }
 }
 

@@ -1,14 +1,21 @@
 //! Comparison of the run of a plan with the run that nothing disturbs.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use super::{
     after::After,
     plan::Plan,
     run::{Seen, run},
     scenario::{Scenario, Step},
+    volumes::Reversals,
 };
 
 /// Variable with the plan to replay: the name of a scenario, a space, and the faults.
 pub(super) const REPLAY: &str = "REMORA_CUTS";
+
+/// Longest time for which a running sidecar may serve an older revision again, if a process without a fence writes and
+/// something else fails too: the time between two fetches, which is the interval and at most a tenth of it.
+const REVERSAL_MAX: Duration = Duration::from_secs(132);
 
 /// A scenario with what it shows if nothing goes wrong.
 pub(super) struct Reference {
@@ -21,6 +28,8 @@ pub(super) struct Reference {
 /// Result of a run under a plan.
 pub(super) struct Checked {
     pub(super) problems: Vec<String>,
+    /// Longest time for which a running sidecar served an older revision again. `None` if none did.
+    reversal: Option<Duration>,
     /// Writes and what happened to them.
     trace: Vec<String>,
 }
@@ -38,6 +47,12 @@ impl Reference {
     pub(super) fn check(&self, plan: &Plan) -> Checked {
         let seen = run(&self.scenario, plan, &self.order);
         let mut problems = seen.problems;
+        let Reversals { described, longest } = seen.reversals;
+        if !plan.is_unfenced_with_others() {
+            problems.extend(described.iter().cloned());
+        } else if longest > REVERSAL_MAX {
+            problems.push(format!("{}, for {longest:?}", described.join(", ")));
+        }
         let (last, expected) = (seen.steps.last().unwrap(), self.seen.steps.last().unwrap());
         let forgets = plan.skips_steps() || plan.fails_writes();
         let unnamed = if forgets { last.unnamed() } else { Vec::new() };
@@ -66,12 +81,12 @@ impl Reference {
             problems.push(format!("objects are written {} times, and not {}", seen.published, self.seen.published));
         }
         problems.dedup();
-        Checked { problems, trace: seen.trace }
+        Checked { problems, reversal: (!described.is_empty()).then_some(longest), trace: seen.trace }
     }
 
     /// Describes a failing plan: the problem, the writes and their fates, and how to replay the plan.
     pub(super) fn describe(&self, plan: &Plan, checked: &Checked) -> String {
-        let Checked { problems, trace } = checked;
+        let Checked { problems, trace, .. } = checked;
         let (name, shown) = (self.scenario.name, problems.iter().take(5).cloned().collect::<Vec<_>>().join("\n  "));
         format!(
             "plan `{name} {plan}` has {} problems:\n  {shown}\nWhat happened:\n  {}\nReplay: {REPLAY}='{name} {plan}' cargo test -p remora-operator --test cuts replay -- --nocapture",
@@ -85,6 +100,10 @@ impl Reference {
 #[derive(Default)]
 pub(super) struct Tally {
     plans: usize,
+    /// Number of faults of each kind.
+    faults: BTreeMap<String, usize>,
+    /// Number of plans under which a running sidecar served an older revision again, and the longest time for which it did.
+    reversals: (usize, Duration),
     /// Name of the scenario and plan, and the first problem.
     failed: Vec<String>,
     /// Full description of the first failure.
@@ -95,7 +114,13 @@ impl Tally {
     pub(super) fn check(&mut self, reference: &Reference, plans: impl Iterator<Item = Plan>) {
         for plan in plans {
             self.plans += 1;
+            for fault in &plan.faults {
+                *self.faults.entry(fault.kind()).or_default() += 1;
+            }
             let checked = reference.check(&plan);
+            if let Some(time) = checked.reversal {
+                self.reversals = (self.reversals.0 + 1, self.reversals.1.max(time));
+            }
             if let Some(problem) = checked.problems.first() {
                 let failure = format!("{} {plan}: {problem:.300}", reference.scenario.name);
                 // A long run may be ended before its end.
@@ -108,11 +133,13 @@ impl Tally {
 
     /// Fails if a plan has failed. Returns the number of plans.
     pub(super) fn end(self) -> usize {
-        let Self { plans, failed, first } = self;
+        let Self { plans, faults, reversals: (reversals, longest), failed, first } = self;
         if let Some(first) = first {
             panic!("{} of {plans} plans fail:\n  {}\n\nThe first {first}", failed.len(), failed.join("\n  "));
         }
-        println!("{plans} plans");
+        println!(
+            "{plans} plans, with these faults: {faults:?}; {reversals} returns to an older revision, for {longest:?} at most"
+        );
         plans
     }
 }

@@ -4,21 +4,24 @@ use std::{collections::BTreeSet, time::Duration};
 
 use remora_operator::api::names::{annotation, label};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{
     after::{After, after},
     network::{Network, State},
     plan::Plan,
     process::{Process, Turn},
+    replica::Replica,
     scenario::{Scenario, Step},
     server::{Kind, Server},
-    volumes::Watcher,
+    volumes::{Reversals, Watcher},
 };
 
 /// Time without a write after which the controller has nothing more to do: longer than the time between two fetches, which
 /// is the interval and a tenth of it, and than the time between two polls of Secrets with the grace period.
 const QUIET: Duration = Duration::from_secs(140);
+/// Time that a process without a FeatureEnvironment is given to notice that it has lost its lease.
+const IDLE: Duration = Duration::from_secs(5);
 /// Most reconciliations between two steps of a script.
 const TURNS: usize = 150;
 
@@ -31,6 +34,7 @@ pub(super) struct Seen {
     /// Number of those that wrote or deleted published objects.
     pub(super) published: usize,
     pub(super) problems: Vec<String>,
+    pub(super) reversals: Reversals,
     pub(super) trace: Vec<String>,
 }
 
@@ -38,10 +42,16 @@ struct Run {
     network: Network,
     plan: Plan,
     process: Option<Process>,
-    /// Process that was paused, and lost its lease.
-    paused: Option<Process>,
-    /// Number of processes that were started.
+    /// Process that was stopped, and lost its lease.
+    stopped: Option<Process>,
+    /// Replica that waits for the lease.
+    standby: Option<Replica>,
+    /// Number of replicas that were started.
+    replicas: usize,
+    /// Number of those that held the lease.
     processes: usize,
+    /// Start of the simulated time.
+    start: Instant,
     problems: Vec<String>,
 }
 
@@ -49,17 +59,28 @@ struct Run {
 pub(super) fn run(scenario: &Scenario, plan: &Plan, order: &[String]) -> Seen {
     fastrand::seed(plan.seed);
     let network = Network::new(plan.clone(), Watcher::new(order.to_vec(), plan.seed));
-    let mut run = Run { network, plan: plan.clone(), process: None, paused: None, processes: 0, problems: Vec::new() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let mut run = Run {
+        network,
+        plan: plan.clone(),
+        process: None,
+        stopped: None,
+        standby: None,
+        replicas: 0,
+        processes: 0,
+        start: runtime.block_on(async { Instant::now() }),
+        problems: Vec::new(),
+    };
     let (steps, [writes, published]) = runtime.block_on(run.follow(&scenario.script));
-    run.process = None;
-    run.paused = None;
+    (run.process, run.stopped, run.standby) = (None, None, None);
     drop(runtime);
     run.network.with(|state| {
         let mut problems = std::mem::take(&mut run.problems);
         problems.append(&mut state.watcher.problems);
+        problems.append(&mut state.intrusions);
         problems.extend(state.server.unknown.iter().map(|call| format!("the controller calls {call}")));
-        Seen { steps, writes, published, problems, trace: std::mem::take(&mut state.trace) }
+        let reversals = std::mem::take(&mut state.watcher.reversals);
+        Seen { steps, writes, published, problems, reversals, trace: std::mem::take(&mut state.trace) }
     })
 }
 
@@ -76,7 +97,9 @@ impl Run {
                 state.trace.push(format!("step {}: {step:.200?}", number + 1));
             });
             if matches!(step, Step::Upgrade(_)) {
-                self.process = None;
+                if let Some(process) = self.process.take() {
+                    process.release().await;
+                }
             }
             self.settle().await;
             if number + 1 == script.len() {
@@ -97,22 +120,24 @@ impl Run {
         for _ in 0..TURNS {
             self.network.with(|state| state.server.collect_garbage());
             let before = self.writes();
-            let Some(process) = self.process() else {
-                self.resume().await;
-                return;
-            };
+            if self.process.is_none() {
+                if !self.lead().await {
+                    self.resume().await;
+                    return;
+                }
+                written = Instant::now();
+            }
+            let Some(process) = self.process.as_mut() else { continue };
             process.watch();
             let wait = match process.turn().await {
                 Turn::Ended => {
                     self.process = None;
-                    written = Instant::now();
                     continue;
                 }
-                Turn::Paused => {
-                    self.paused = self.process.take();
-                    // The next process would wait for its first fetch, and the paused one would not stay paused as long.
+                Turn::Stopped => {
+                    self.stopped = self.process.take();
+                    // The next process would wait for its first fetch, and the stopped one would not stay stopped as long.
                     self.network.with(request_refresh);
-                    written = Instant::now();
                     continue;
                 }
                 Turn::Done(wait) => Some(wait),
@@ -122,12 +147,14 @@ impl Run {
             if self.writes() > before {
                 written = Instant::now();
             }
+            let Some(process) = self.process.as_mut() else { continue };
             // Events that are delayed arrive while the process is idle.
-            if self.process.as_mut().is_some_and(Process::watch_next) {
+            if process.watch_next() {
                 written = Instant::now();
                 continue;
             }
-            if written.elapsed() >= QUIET || wait.is_none() {
+            let must_end = process.life().is_partitioned() || process.life().cannot_renew();
+            if (written.elapsed() >= QUIET || wait.is_none()) && !must_end {
                 let step = self.network.with(|state| state.step);
                 if !self.network.deliver_late(step) {
                     return;
@@ -135,32 +162,48 @@ impl Run {
                 written = Instant::now();
                 continue;
             }
-            tokio::time::advance(wait.unwrap_or_default()).await;
+            let life = process.life().clone();
+            tokio::select! {
+                biased;
+                () = life.ended() => self.process = None,
+                () = sleep(wait.unwrap_or(IDLE)) => {}
+            }
         }
         self.problems.push("the controller writes for ever".to_owned());
     }
 
-    /// Lets the paused process go on, and waits until it has ended. It does not stay paused while time passes, because its
-    /// requests would time out.
+    /// Lets the stopped process go on, and waits until it has ended.
     async fn resume(&mut self) {
-        if let Some(paused) = self.paused.take() {
-            self.network.resume();
-            paused.finish().await;
+        let Some(stopped) = self.stopped.take() else { return };
+        if self.network.with(|state| state.awaits_release())
+            && let Some(process) = self.process.take()
+        {
+            process.release().await;
+        }
+        self.network.with(State::resume);
+        if !stopped.finish().await {
+            self.problems.push("a process goes on that has lost its lease".to_owned());
         }
     }
 
-    /// Returns the process, a new one if the last one has ended. `None` while nobody replaces it.
-    fn process(&mut self) -> Option<&mut Process> {
-        if self.process.is_none() {
-            if self.network.with(|state| state.is_away) {
-                return None;
-            }
-            self.processes += 1;
-            let sight = self.plan.sight(self.processes);
-            let seed = self.plan.seed.wrapping_add(self.processes as u64);
-            self.process = Some(Process::start(&self.network, sight, seed));
+    /// Starts a process: a replica that gets the lease. Returns false while nobody replaces the last one.
+    async fn lead(&mut self) -> bool {
+        if self.network.with(|state| state.is_away) {
+            return false;
         }
-        self.process.as_mut()
+        let replica = self.standby.take().unwrap_or_else(|| self.replica());
+        replica.life.leads().await;
+        self.processes += 1;
+        let sight = self.plan.sight(self.processes);
+        let seed = self.plan.seed.wrapping_add(self.processes as u64);
+        self.process = Some(Process::start(&self.network, replica, sight, seed));
+        self.standby = self.plan.has_standby().then(|| self.replica());
+        true
+    }
+
+    fn replica(&mut self) -> Replica {
+        self.replicas += 1;
+        Replica::start(&self.network, self.replicas, self.start)
     }
 
     fn writes(&self) -> usize {

@@ -44,6 +44,11 @@ impl Call {
         self.method != "GET"
     }
 
+    /// True for a request about the Lease.
+    pub(super) fn is_lease(&self) -> bool {
+        self.path.contains("/leases")
+    }
+
     /// True for a write of a published object.
     pub(super) fn is_publication(&self) -> bool {
         self.is_write() && (self.path.contains("/configmaps/") || self.path.contains("/secrets/"))
@@ -249,6 +254,6 @@ fn data_bytes(object: &Value) -> usize {
     fields.flat_map(|field| field.values()).filter_map(Value::as_str).map(str::len).sum()
 }
 
-fn failure(code: u16, reason: &str) -> Answer {
+pub(super) fn failure(code: u16, reason: &str) -> Answer {
     (code, json!({"kind": "Status", "status": "Failure", "message": reason, "reason": reason, "code": code}))
 }

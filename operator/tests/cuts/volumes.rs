@@ -6,12 +6,14 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     sync::{Arc, LazyLock, Mutex},
+    time::Duration,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use remora_operator::api::names::{EnvironmentName, FORMAT};
 use remora_sidecar::{Level, Reader, Served, set_level};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::server::{Kind, Server};
 
@@ -112,8 +114,18 @@ struct Running {
     /// Volumes that changed what it serves.
     adopted: Vec<Number>,
     serves: Option<Served>,
-    /// Position of the served revision in the order of the script.
+    /// Position of the newest revision that was served in the order of the script.
     position: usize,
+    /// Time of the return to an older revision, while that is served.
+    went_back: Option<Instant>,
+}
+
+/// Returns of running sidecars to older revisions.
+#[derive(Default)]
+pub(super) struct Reversals {
+    pub(super) described: Vec<String>,
+    /// Longest time until the sidecar served the newest revision again.
+    pub(super) longest: Duration,
 }
 
 /// A kubelet that observes each object on its own, late.
@@ -132,13 +144,21 @@ pub(super) struct Watcher {
     /// Contents of objects that were seen before. The objects stay in memory, so that no address is used twice.
     known: HashMap<usize, (Arc<Value>, Number)>,
     pub(super) problems: Vec<String>,
+    pub(super) reversals: Reversals,
 }
 
 impl Watcher {
     pub(super) fn new(order: Vec<String>, seed: u64) -> Self {
         let random = fastrand::Rng::with_seed(seed.wrapping_mul(31).wrapping_add(7));
         let lagging = Lagging { random, observed: Volume::new(), sidecar: Running::default() };
-        Self { order, running: BTreeMap::new(), lagging, known: HashMap::new(), problems: Vec::new() }
+        Self {
+            order,
+            running: BTreeMap::new(),
+            lagging,
+            known: HashMap::new(),
+            problems: Vec::new(),
+            reversals: Reversals::default(),
+        }
     }
 
     /// Checks what pods can serve now.
@@ -165,11 +185,11 @@ impl Watcher {
                 }
             }
             let running = self.running.entry(kind).or_default();
-            self.problems.extend(
-                running.sync(&mut library, number, &self.order).map(|problem| format!("{problem} after {after:?}")),
-            );
-            if kind == Kind::ConfigMap {
-                self.problems.extend(self.lagging.sync(&mut library, &volume, &self.order));
+            if !running.sync(&mut library, number, &self.order, &mut self.reversals) {
+                self.problems.push(format!("a running sidecar serves nothing any more after {after:?}"));
+            }
+            if kind == Kind::ConfigMap && !self.lagging.sync(&mut library, &volume, &self.order, &mut self.reversals) {
+                self.problems.push("over a kubelet that lags, a running sidecar serves nothing any more".to_owned());
             }
         }
     }
@@ -203,36 +223,37 @@ impl Watcher {
 }
 
 impl Running {
-    /// Brings a volume. Returns a problem of the data that is served then.
-    fn sync(&mut self, library: &mut Library, volume: Number, order: &[String]) -> Option<String> {
+    /// Brings a volume. Returns false if the sidecar serves nothing any more.
+    fn sync(&mut self, library: &mut Library, volume: Number, order: &[String], reversals: &mut Reversals) -> bool {
         let volumes: Vec<Number> = self.adopted.iter().copied().chain([volume]).collect();
         let served = library.read(&volumes);
         if served == self.serves {
-            return None;
+            return true;
         }
         let before = std::mem::replace(&mut self.serves, served.clone());
         self.adopted = volumes;
-        let Some(served) = served else { return Some("a running sidecar serves nothing any more".to_owned()) };
+        let Some(served) = served else { return false };
         if order.is_empty() {
-            return None;
+            return true;
         }
         let from = order.get(self.position..).unwrap_or_default();
-        match from.iter().position(|revision| *revision == served.revision) {
-            Some(steps) => {
-                self.position += steps;
-                None
-            }
-            None => Some(format!(
-                "a running sidecar goes back from revision {:?} to {}",
-                before.map(|before| before.revision),
-                served.revision
-            )),
+        if let Some(steps) = from.iter().position(|revision| *revision == served.revision) {
+            self.position += steps;
+            let behind = self.went_back.take().map(|since| since.elapsed());
+            reversals.longest = reversals.longest.max(behind.unwrap_or_default());
+        } else {
+            self.went_back = self.went_back.or_else(|| Some(Instant::now()));
+            let before = before.map(|before| before.revision);
+            reversals
+                .described
+                .push(format!("a running sidecar goes back from revision {before:?} to {}", served.revision));
         }
+        true
     }
 }
 
 impl Lagging {
-    fn sync(&mut self, library: &mut Library, volume: &Volume, order: &[String]) -> Option<String> {
+    fn sync(&mut self, library: &mut Library, volume: &Volume, order: &[String], reversals: &mut Reversals) -> bool {
         let names: Vec<String> = self.observed.keys().chain(volume.keys()).cloned().collect();
         for name in names {
             if self.random.u8(..3) == 0 {
@@ -243,10 +264,10 @@ impl Lagging {
             }
         }
         if self.random.bool() {
-            return None;
+            return true;
         }
         let number = library.volume(&self.observed);
-        self.sidecar.sync(library, number, order).map(|problem| format!("over a kubelet that lags, {problem}"))
+        self.sidecar.sync(library, number, order, reversals)
     }
 }
 

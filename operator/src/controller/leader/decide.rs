@@ -1,77 +1,105 @@
-//! Decision about an existing lease. Pure.
+//! Decision of a replica that competes for a lease. Pure.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::coordination::v1::Lease;
+use tokio::time::Instant;
+
+use super::LEASE_DURATION;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// This replica holds the lease, or it is free or expired.
+    /// The lease is free, expired, or this replica's own.
     Take,
     /// Another replica holds the lease.
     Wait,
 }
 
-/// Version of the lease, and the time at which this replica first saw it.
+/// Version and holder of the lease, and the time at which this replica first saw this version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sighting {
+    /// `None` if the lease does not exist.
     version: Option<String>,
+    /// Holder, or the last known one if the lease does not exist. Empty if there is none.
+    holder: String,
+    duration: Duration,
     since: Instant,
 }
 
 impl Sighting {
-    pub(super) fn of(lease: &Lease, before: Option<Self>, now: Instant) -> Self {
-        let version = lease.metadata.resource_version.clone();
-        match before {
-            Some(before) if before.version == version => before,
-            _ => Self { version, since: now },
+    /// Returns the sighting of this lease. A lease that was deleted stays its holder's for one more duration: the holder
+    /// still writes, and creates it again at its next renewal.
+    pub(super) fn of(lease: Option<&Lease>, before: Option<Self>, now: Instant) -> Self {
+        let version = lease.and_then(|lease| lease.metadata.resource_version.clone());
+        match (lease, before) {
+            (_, Some(before)) if before.version == version => before,
+            (None, Some(before)) => Self { version, since: now, ..before },
+            (lease, _) => {
+                let spec = lease.and_then(|lease| lease.spec.as_ref());
+                let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
+                let duration = seconds.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+                let holder = spec.and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
+                Self { version, holder, duration: duration.unwrap_or(LEASE_DURATION), since: now }
+            }
         }
     }
 
-    pub(super) fn unchanged_for(&self, now: Instant) -> Duration {
-        now.duration_since(self.since)
+    pub(super) fn decide(&self, me: &str, now: Instant) -> Decision {
+        let is_free = self.holder.is_empty() || self.holder == me;
+        if is_free || now.duration_since(self.since) > self.duration { Decision::Take } else { Decision::Wait }
     }
-}
-
-pub(super) fn decide(lease: Option<&LeaseSpec>, me: &str, unchanged_for: Duration) -> Decision {
-    let holder = lease.and_then(|lease| lease.holder_identity.as_deref()).unwrap_or_default();
-    let seconds = lease.and_then(|lease| lease.lease_duration_seconds).and_then(|seconds| u64::try_from(seconds).ok());
-    let duration = Duration::from_secs(seconds.unwrap_or_default());
-    if holder.is_empty() || holder == me || unchanged_for > duration { Decision::Take } else { Decision::Wait }
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::{
+        api::coordination::v1::LeaseSpec,
+        apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    };
+
     use super::*;
 
-    fn lease(holder: &str) -> LeaseSpec {
-        LeaseSpec { holder_identity: Some(holder.to_owned()), lease_duration_seconds: Some(30), ..LeaseSpec::default() }
+    fn lease(holder: &str, version: &str) -> Lease {
+        let holder_identity = Some(holder.to_owned());
+        Lease {
+            metadata: ObjectMeta { resource_version: Some(version.to_owned()), ..ObjectMeta::default() },
+            spec: Some(LeaseSpec { holder_identity, lease_duration_seconds: Some(30), ..LeaseSpec::default() }),
+        }
+    }
+
+    fn after(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
     }
 
     #[test]
     fn free_or_own_lease_is_taken() {
-        assert_eq!(decide(None, "me", Duration::ZERO), Decision::Take);
-        assert_eq!(decide(Some(&lease("")), "me", Duration::ZERO), Decision::Take);
-        assert_eq!(decide(Some(&lease("me")), "me", Duration::ZERO), Decision::Take);
+        let now = Instant::now();
+        for lease in [None, Some(lease("", "1")), Some(lease("me", "1")), Some(Lease::default())] {
+            assert_eq!(Sighting::of(lease.as_ref(), None, now).decide("me", now), Decision::Take);
+        }
     }
 
     #[test]
     fn lease_that_holder_renews_is_left() {
-        assert_eq!(decide(Some(&lease("you")), "me", Duration::from_secs(30)), Decision::Wait);
-        assert_eq!(decide(Some(&lease("you")), "me", Duration::from_secs(31)), Decision::Take);
+        let now = Instant::now();
+        let seen = Sighting::of(Some(&lease("you", "1")), None, now);
+        assert_eq!(seen.decide("me", after(now, 30)), Decision::Wait);
+        assert_eq!(seen.decide("me", after(now, 31)), Decision::Take);
+        let renewed = Sighting::of(Some(&lease("you", "2")), Some(seen), after(now, 31));
+        assert_eq!(renewed.decide("me", after(now, 61)), Decision::Wait);
+        assert_eq!(renewed.decide("me", after(now, 62)), Decision::Take);
     }
 
     #[test]
-    fn renewal_restarts_expiry() {
+    fn deleted_lease_is_left_to_its_last_holder_for_its_duration() {
         let now = Instant::now();
-        let later = now + Duration::from_secs(20);
-        let mut seen = Lease::default();
-        seen.metadata.resource_version = Some("1".to_owned());
-        let first = Sighting::of(&seen, None, now);
-        let same = Sighting::of(&seen, Some(first), later);
-        assert_eq!(same.unchanged_for(later), Duration::from_secs(20));
-        seen.metadata.resource_version = Some("2".to_owned());
-        assert_eq!(Sighting::of(&seen, Some(same), later).unchanged_for(later), Duration::ZERO);
+        let held = Sighting::of(Some(&lease("you", "1")), None, now);
+        let deleted = Sighting::of(None, Some(held), after(now, 40));
+        let deleted = Sighting::of(None, Some(deleted), after(now, 60));
+        assert_eq!(deleted.decide("me", after(now, 70)), Decision::Wait);
+        assert_eq!(deleted.decide("me", after(now, 71)), Decision::Take);
+        let released = Sighting::of(Some(&lease("", "2")), Some(deleted), after(now, 70));
+        assert_eq!(Sighting::of(None, Some(released), after(now, 70)).decide("me", after(now, 70)), Decision::Take);
     }
 
     /// Only the time for which the lease was seen unchanged counts: the holder's clock may be an hour off, and jump.
@@ -79,11 +107,16 @@ mod tests {
     fn clock_of_holder_is_ignored() {
         let hour = jiff::SignedDuration::from_hours(1);
         for off in [hour, -hour] {
-            let now = jiff::Timestamp::now() + off;
-            let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(now);
-            let held = LeaseSpec { renew_time: Some(time.clone()), acquire_time: Some(time), ..lease("you") };
-            assert_eq!(decide(Some(&held), "me", Duration::from_secs(30)), Decision::Wait);
-            assert_eq!(decide(Some(&held), "me", Duration::from_secs(31)), Decision::Take);
+            let time = MicroTime(jiff::Timestamp::now() + off);
+            let mut held = lease("you", "1");
+            if let Some(spec) = &mut held.spec {
+                spec.renew_time = Some(time.clone());
+                spec.acquire_time = Some(time);
+            }
+            let now = Instant::now();
+            let seen = Sighting::of(Some(&held), None, now);
+            assert_eq!(seen.decide("me", after(now, 30)), Decision::Wait);
+            assert_eq!(seen.decide("me", after(now, 31)), Decision::Take);
         }
     }
 }

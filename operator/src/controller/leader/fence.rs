@@ -4,7 +4,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use http::{Method, Request};
-use kube::{Client, Config, client::ClientBuilder};
+use kube::{
+    Client, Config,
+    client::{Body, ClientBuilder},
+};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use tower::{BoxError, filter::FilterLayer};
@@ -24,7 +27,7 @@ pub struct LeaseFence {
 
 impl Default for LeaseFence {
     fn default() -> Self {
-        Self::by(Arc::new(since_boot))
+        Self::with_clock(since_boot)
     }
 }
 
@@ -44,8 +47,9 @@ fn since_boot() -> Duration {
 struct LeaseExpired;
 
 impl LeaseFence {
-    fn by(clock: Clock) -> Self {
-        Self { renewed: Arc::default(), clock }
+    /// Creates a fence of a lease that was never renewed, with a clock of its own. Tests use it.
+    pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self { renewed: Arc::default(), clock: Arc::new(clock) }
     }
 
     /// Returns the current time, for [`LeaseFence::record_renewal`].
@@ -58,21 +62,33 @@ impl LeaseFence {
         *self.renewed.lock() = Some(at);
     }
 
+    /// Rejects writes from now on, until a renewal is recorded.
+    pub(super) fn close(&self) {
+        *self.renewed.lock() = None;
+    }
+
     /// True if the lease was renewed within this time.
     pub(super) fn was_renewed_within(&self, within: Duration) -> bool {
         let renewed = *self.renewed.lock();
         renewed.is_some_and(|at| self.now().saturating_sub(at) < within)
     }
 
-    /// Creates a client that rejects writes unless the lease is held. A process that was stopped, or whose machine was
-    /// suspended, fails here.
+    /// Creates a client that rejects writes unless the lease is held.
     ///
     /// # Errors
     /// If no client can be built from `config`.
     pub fn client(&self, config: Config) -> kube::Result<Client> {
+        Ok(ClientBuilder::try_from(config)?.with_layer(&self.layer()).build())
+    }
+
+    /// Returns the layer of a client that rejects writes unless the lease is held. A process that was stopped, or whose
+    /// machine was suspended, fails here.
+    ///
+    /// A process can also be stopped between this check and the API server. That one write is protected by the resource
+    /// version or UID that it names, and by the order of writes.
+    pub fn layer(&self) -> FilterLayer<impl Fn(Request<Body>) -> Result<Request<Body>, BoxError> + Clone + use<>> {
         let fence = self.clone();
-        let filter = FilterLayer::new(move |request| fence.admit(request));
-        Ok(ClientBuilder::try_from(config)?.with_layer(&filter).build())
+        FilterLayer::new(move |request| fence.admit(request))
     }
 
     fn admit<B>(&self, request: Request<B>) -> Result<Request<B>, BoxError> {
@@ -96,7 +112,7 @@ mod tests {
     fn clocked() -> (LeaseFence, Arc<Mutex<Duration>>) {
         let clock = Arc::new(Mutex::new(Duration::from_secs(1000)));
         let read = Arc::clone(&clock);
-        (LeaseFence::by(Arc::new(move || *read.lock())), clock)
+        (LeaseFence::with_clock(move || *read.lock()), clock)
     }
 
     /// A suspended machine stops the monotonic clock of its processes, but not this clock.

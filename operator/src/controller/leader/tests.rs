@@ -39,7 +39,8 @@ impl Server {
     }
 }
 
-fn election(server: &Arc<Mutex<Server>>) -> Election {
+/// Returns an election of this replica, whose fence has the simulated time.
+fn election(server: &Arc<Mutex<Server>>, identity: &str) -> Election {
     let server = Arc::clone(server);
     let service = tower::service_fn(move |request: Request<Body>| {
         let server = Arc::clone(&server);
@@ -52,13 +53,15 @@ fn election(server: &Arc<Mutex<Server>>) -> Election {
         }
     });
     let client = Client::new(service, "remora-system");
-    Election::new(client, "remora-system", "lease", "me".to_owned(), None, LeaseFence::default())
+    let start = Instant::now();
+    let fence = LeaseFence::with_clock(move || start.elapsed());
+    Election::new(client, "remora-system", "lease", identity.to_owned(), None, fence)
 }
 
 #[tokio::test(start_paused = true)]
 async fn conflict_on_renewal_is_tried_again_until_another_replica_holds_lease() {
     let server = Arc::new(Mutex::new(Server { labelled_before: 2, ..Server::default() }));
-    let election = election(&server);
+    let election = election(&server, "me");
     election.acquire().await;
     let watching = async {
         while server.lock().unwrap().writes < 4 {
@@ -74,4 +77,55 @@ async fn conflict_on_renewal_is_tried_again_until_another_replica_holds_lease() 
     let writes = server.lock().unwrap().writes;
     assert!(matches!(lost, Ok(Lost::Taken(_))), "{lost:?}");
     assert!(writes >= 4, "the lease was given up after write {writes}");
+}
+
+/// A replica that was stopped does not know what another one wrote meanwhile, even if the lease is free again.
+#[tokio::test(start_paused = true)]
+async fn lease_that_another_replica_held_and_released_is_not_renewed() {
+    let server = Arc::new(Mutex::new(Server::default()));
+    let (stopped, next) = (election(&server, "me"), election(&server, "you"));
+    stopped.acquire().await;
+    next.acquire().await;
+    next.release().await;
+    assert!(matches!(stopped.renew_until_lost().await, Lost::Expired(_)));
+    assert!(!stopped.fence.was_renewed_within(RENEW_DEADLINE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_without_holder_is_lost() {
+    let server = Arc::new(Mutex::new(Server::default()));
+    let election = election(&server, "me");
+    election.acquire().await;
+    server.lock().unwrap().lease["spec"]["holderIdentity"] = Value::Null;
+    assert!(matches!(election.renew_until_lost().await, Lost::Taken(_)));
+    assert!(!election.fence.was_renewed_within(RENEW_DEADLINE), "the fence is open");
+}
+
+#[tokio::test(start_paused = true)]
+async fn released_lease_closes_fence() {
+    let server = Arc::new(Mutex::new(Server::default()));
+    let election = election(&server, "me");
+    election.acquire().await;
+    assert!(election.fence.was_renewed_within(RENEW_DEADLINE));
+    election.release().await;
+    assert!(!election.fence.was_renewed_within(RENEW_DEADLINE), "the fence is open");
+    assert_eq!(server.lock().unwrap().lease["spec"]["holderIdentity"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_lease_stays_with_its_holder() {
+    let server = Arc::new(Mutex::new(Server::default()));
+    let (holder, standby) = (election(&server, "me"), election(&server, "you"));
+    holder.acquire().await;
+    let deleting = async {
+        for _ in 0..50 {
+            sleep(RETRY_PERIOD).await;
+            server.lock().unwrap().lease = Value::Null;
+        }
+    };
+    tokio::select! {
+        () = standby.acquire() => panic!("the standby took a lease whose holder lives"),
+        lost = holder.renew_until_lost() => panic!("{lost}"),
+        () = deleting => {}
+    }
 }

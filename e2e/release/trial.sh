@@ -19,4 +19,6 @@ for program in remora-operator remora-sidecar; do
   # another layer, and have no effect.
   printf 'trial %s\n' "$(date +%s%N)" >>"$trial"
 done
-for part in images chart checksums publish; do "e2e/release/$part.sh"; done
+for part in images chart; do "e2e/release/$part.sh"; done
+e2e/release/provenance.sh >"$release/provenance.intoto.json"
+for part in checksums publish; do "e2e/release/$part.sh"; done

@@ -19,13 +19,20 @@ if [ "${PLAIN_HTTP-}" = true ]; then
 fi
 
 # The form of cosign 2, which cosign 3 writes and reads, too: the policies of clusters and `cosign copy` do not read the new one.
-signed=(--yes --new-bundle-format=false --use-signing-config=false)
+form=(--new-bundle-format=false --use-signing-config=false)
+signed=(--yes)
 # A signature by a key needs no server, so it is not in Sigstore's public log.
 [ -z "${COSIGN_KEY-}" ] || signed+=(--key "$COSIGN_KEY" --tlog-upload=false)
 if command -v cosign >/dev/null; then
-  # Before the first push: without the key, or without an identity, nothing is published. It prints the signature.
-  cosign sign-blob "${signed[@]}" --bundle "$release/checksums.txt.bundle" "$release/checksums.txt" >/dev/null ||
-    fail "cosign cannot sign the checksums, so nothing is published: see above"
+  # Before the first push: without the key, or without an identity, nothing is published.
+  refused="cosign cannot sign the checksums, so nothing is published: see above"
+  if [ -n "${COSIGN_KEY-}" ]; then
+    # Only the signature: an older cosign takes a public key in a bundle for the publisher's (GHSA-fx35-mq7g-6g98).
+    cosign sign-blob "${signed[@]}" "${form[@]}" --bundle "$work/bundle" "$release/checksums.txt" >/dev/null || fail "$refused"
+    jq -r .base64Signature "$work/bundle" | base64 -d >"$release/checksums.txt.sig"
+  else
+    cosign sign-blob "${signed[@]}" --bundle "$release/checksums.txt.bundle" "$release/checksums.txt" || fail "$refused"
+  fi
 elif [ -n "${COSIGN_KEY-}" ] || [ "${CI-}" = true ]; then
   fail "cosign is not on PATH: nothing is published without signatures"
 fi
@@ -54,10 +61,11 @@ printf '       %s\n' "${pushed[@]}"
 
 if command -v cosign >/dev/null; then
   # Recursively: some clients check the image of their architecture, others the index that the chart names.
-  cosign sign "${signed[@]}" "${http[@]}" --recursive "${pushed[@]}"
+  cosign sign "${signed[@]}" "${form[@]}" "${http[@]}" --recursive "${pushed[@]}"
   jq .predicate "$release/provenance.intoto.json" >"$work/predicate.json"
   for reference in "${pushed[@]}"; do
-    cosign attest "${signed[@]}" "${http[@]}" --type slsaprovenance1 --predicate "$work/predicate.json" "$reference"
+    cosign attest "${signed[@]}" "${form[@]}" "${http[@]}" --type slsaprovenance1 --predicate "$work/predicate.json" \
+      "$reference"
   done
 else
   say "images and chart are not signed, because cosign is not on PATH"

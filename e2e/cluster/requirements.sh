@@ -17,7 +17,8 @@ lacks() {
 ./packages.sh --tests || lacks "Debian packages, see above" "those that run the missing programs"
 command -v valgrind >/dev/null || lacks "valgrind" "instruction counts (sidecar/benches/tests/instructions.rs)"
 command -v python3 >/dev/null || lacks "python3" "patterns compared with Python's (e2e/fuzz)"
-command -v go >/dev/null || lacks "go" "how a release is packed (e2e/testing/tests/release.rs)"
+command -v go >/dev/null || lacks "go" "how a release is packed (e2e/testing/tests/release)"
+../release/cosign.sh >/dev/null || lacks "cosign 3, see above" "signatures of a release (e2e/testing/tests/release/signatures.rs)"
 ../../operator/compile/tests/differential/python.sh >/dev/null ||
   lacks "Flagsmith's engine in Python, see above" "random documents compared with it (operator/compile/tests/differential.rs)"
 [ "$(id -u)" = 0 ] || lacks "root" "the sidecar's memory limit (sidecar/tests/memory.rs)"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # publish.sh
-# Pushes the images and the chart of the release to REGISTRY, and signs them with cosign: by the key in COSIGN_KEY, or
-# without a key in a workflow. REGISTRY_USER and REGISTRY_PASSWORD log in. PLAIN_HTTP=true is for a registry without TLS.
+# Pushes the images and the chart of the release to REGISTRY, and signs them and the checksums with cosign: by the key in
+# COSIGN_KEY (its password is COSIGN_PASSWORD), or without a key in a workflow. REGISTRY_USER and REGISTRY_PASSWORD log in.
+# PLAIN_HTTP=true is for a registry without TLS. A second run pushes the same, and keeps the signatures of the first one.
 . "$(dirname "$0")/settings.sh"
 
 [ -n "${REGISTRY-}" ] || fail "REGISTRY is not set: name the registry, such as registry.example.org/remora"
@@ -9,13 +10,31 @@
   fail "the files in $release are not those of the release: make release"
 tar -xzOf "$release/remora-$version.tgz" remora/values.yaml | grep -xF "  registry: $registry" >/dev/null ||
   fail "the packed chart names another registry than $registry: make release REGISTRY=$registry"
-if [ "${CI-}" = true ] && ! command -v cosign >/dev/null; then
-  fail "cosign is not on PATH: nothing is published without signatures"
-fi
 bin=$(e2e/release/tools.sh crane helm)
-insecure=() plain=()
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+insecure=() plain=() http=()
 if [ "${PLAIN_HTTP-}" = true ]; then
-  insecure=(--insecure) plain=(--plain-http)
+  insecure=(--insecure) plain=(--plain-http) http=(--allow-http-registry)
+fi
+
+# The form of cosign 2, which cosign 3 writes and reads, too: the policies of clusters and `cosign copy` do not read the new one.
+form=(--new-bundle-format=false --use-signing-config=false)
+signed=(--yes)
+# A signature by a key needs no server, so it is not in Sigstore's public log.
+[ -z "${COSIGN_KEY-}" ] || signed+=(--key "$COSIGN_KEY" --tlog-upload=false)
+if command -v cosign >/dev/null; then
+  # Before the first push: without the key, or without an identity, nothing is published.
+  refused="cosign cannot sign the checksums, so nothing is published: see above"
+  if [ -n "${COSIGN_KEY-}" ]; then
+    # Only the signature: an older cosign takes a public key in a bundle for the publisher's (GHSA-fx35-mq7g-6g98).
+    cosign sign-blob "${signed[@]}" "${form[@]}" --bundle "$work/bundle" "$release/checksums.txt" >/dev/null || fail "$refused"
+    jq -r .base64Signature "$work/bundle" | base64 -d >"$release/checksums.txt.sig"
+  else
+    cosign sign-blob "${signed[@]}" --bundle "$release/checksums.txt.bundle" "$release/checksums.txt" || fail "$refused"
+  fi
+elif [ -n "${COSIGN_KEY-}" ] || [ "${CI-}" = true ]; then
+  fail "cosign is not on PATH: nothing is published without signatures"
 fi
 if [ -n "${REGISTRY_USER-}" ]; then
   "$bin/crane" auth login "${registry%%/*}" --username "$REGISTRY_USER" --password-stdin <<<"$REGISTRY_PASSWORD"
@@ -23,8 +42,6 @@ if [ -n "${REGISTRY_USER-}" ]; then
 fi
 
 pushed=()
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 for program in "${programs[@]}"; do
   mkdir "$work/$program"
   tar -x -f "$release/$program.oci.tar" -C "$work/$program"
@@ -43,15 +60,13 @@ pushed+=("$registry/charts/remora@$chart")
 printf '       %s\n' "${pushed[@]}"
 
 if command -v cosign >/dev/null; then
-  key=()
-  [ -z "${COSIGN_KEY-}" ] || key=(--key "$COSIGN_KEY")
-  cosign sign --yes "${key[@]}" "${pushed[@]}"
+  # Recursively: some clients check the image of their architecture, others the index that the chart names.
+  cosign sign "${signed[@]}" "${form[@]}" "${http[@]}" --recursive "${pushed[@]}"
   jq .predicate "$release/provenance.intoto.json" >"$work/predicate.json"
   for reference in "${pushed[@]}"; do
-    cosign attest --yes "${key[@]}" --type slsaprovenance1 --predicate "$work/predicate.json" "$reference"
+    cosign attest "${signed[@]}" "${form[@]}" "${http[@]}" --type slsaprovenance1 --predicate "$work/predicate.json" \
+      "$reference"
   done
-  [ -e "$release/checksums.txt.sig" ] ||
-    cosign sign-blob --yes "${key[@]}" --bundle "$release/checksums.txt.bundle" "$release/checksums.txt"
 else
   say "images and chart are not signed, because cosign is not on PATH"
 fi

@@ -19,4 +19,12 @@ for program in remora-operator remora-sidecar; do
   # another layer, and have no effect.
   printf 'trial %s\n' "$(date +%s%N)" >>"$trial"
 done
-for part in images chart checksums publish; do "e2e/release/$part.sh"; done
+if command -v cosign >/dev/null && [ -z "${COSIGN_KEY-}" ]; then
+  # Without a key, cosign would ask for somebody's identity.
+  rm -f "$tools"/cosign.*
+  export COSIGN_KEY=$tools/cosign.key COSIGN_PASSWORD=""
+  (cd "$tools" && cosign generate-key-pair)
+fi
+for part in images chart; do "e2e/release/$part.sh"; done
+e2e/release/provenance.sh >"$release/provenance.intoto.json"
+for part in checksums publish; do "e2e/release/$part.sh"; done

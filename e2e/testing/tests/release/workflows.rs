@@ -1,0 +1,93 @@
+//! The workflows call make only, and give rights to nothing that builds.
+
+use serde_json::Value;
+
+use crate::packed::root;
+
+const WORKFLOWS: [&str; 3] = ["advisories.yaml", "checks.yaml", "release.yaml"];
+
+pub(crate) fn workflow(name: &str) -> String {
+    std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap()
+}
+
+/// A developer can run every step of a workflow with the same make targets.
+#[test]
+fn workflows_run_make_targets_only() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
+    for name in WORKFLOWS {
+        let workflow: Value = serde_yaml::from_str(&workflow(name)).unwrap();
+        let jobs = workflow["jobs"].as_object().unwrap().values();
+        // A job that calls another workflow has no steps.
+        let steps = jobs.flat_map(|job| job["steps"].as_array().into_iter().flatten());
+        let commands: Vec<&str> = steps.filter_map(|step| step["run"].as_str()).collect();
+        assert!(!commands.is_empty(), "{name}");
+        for command in commands {
+            let mut words = command.split(' ');
+            assert!(words.any(|word| word == "make") && !command.contains('\n'), "{name}: {command}");
+            let target = words.next().unwrap();
+            assert!(makefile.contains(&format!("\n{target}: ")), "{name}: there is no target {target}");
+        }
+    }
+}
+
+/// A tag of an action can be moved to other code, and a commit cannot.
+#[test]
+fn workflows_name_actions_by_commit_and_version() {
+    for name in WORKFLOWS {
+        let text = workflow(name);
+        let actions: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("- uses: ")).collect();
+        assert!(!actions.is_empty(), "{name}");
+        for action in actions {
+            let (_, at) = action.split_once('@').unwrap();
+            let (commit, version) = at.split_once(" # v").unwrap_or_else(|| panic!("{name}: {action}"));
+            assert!(commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}: {action}");
+            assert_eq!(version.split('.').count(), 3, "{name}: {action}");
+        }
+    }
+}
+
+/// The crates that a build runs must not sign or publish.
+#[test]
+fn workflow_of_release_gives_rights_only_to_jobs_that_build_nothing() {
+    let workflow: Value = serde_yaml::from_str(&workflow("release.yaml")).unwrap();
+    assert_eq!(workflow["permissions"], serde_json::json!({}), "a job without permissions of its own would have these");
+    let mut built = 0;
+    for (name, job) in workflow["jobs"].as_object().unwrap() {
+        let rights = job["permissions"].as_object().unwrap_or_else(|| panic!("{name} states no permissions"));
+        let mut steps = job["steps"].as_array().into_iter().flatten();
+        let builds = steps.any(|step| step["run"] == "make release");
+        if builds || job.get("uses").is_some() {
+            assert!(rights.values().all(|right| right == "read"), "{name}: {rights:?}");
+            built += usize::from(builds);
+        }
+    }
+    assert_eq!(built, 1);
+}
+
+/// Returns the jobs that a job needs, and those that they need.
+fn needed<'a>(jobs: &'a Value, job: &str) -> Vec<&'a str> {
+    let next = jobs[job]["needs"].as_str();
+    next.into_iter().flat_map(|next| [vec![next], needed(jobs, next)].concat()).collect()
+}
+
+#[test]
+fn release_needs_checks_of_same_commit() {
+    let release: Value = serde_yaml::from_str(&workflow("release.yaml")).unwrap();
+    let checks: Value = serde_yaml::from_str(&workflow("checks.yaml")).unwrap();
+    assert_eq!(release["jobs"]["checks"]["uses"], "./.github/workflows/checks.yaml");
+    assert!(checks["on"].as_object().unwrap().contains_key("workflow_call"));
+    for job in release["jobs"].as_object().unwrap().keys().filter(|job| *job != "checks") {
+        assert!(needed(&release["jobs"], job).contains(&"checks"), "{job}");
+    }
+}
+
+/// Without `CI`, a test that lacks something counts as passed.
+#[test]
+fn checks_except_only_what_is_not_public() {
+    let checks: Value = serde_yaml::from_str(&workflow("checks.yaml")).unwrap();
+    let steps = checks["jobs"]["test"]["steps"].as_array().unwrap();
+    let step = steps.iter().find(|step| step["run"].as_str().is_some_and(|run| run.contains("make test"))).unwrap();
+    let run = step["run"].as_str().unwrap();
+    assert!(run.starts_with("sudo --preserve-env=PATH,HOME,CI,REMORA_CONFORMANCE_DIR make test "), "{run}");
+    assert_eq!(step["env"], serde_json::json!({"REMORA_CONFORMANCE_DIR": "none"}));
+}

@@ -212,7 +212,8 @@ fn explanation_adds_up_to_evaluation() {
             compare::identify(&snapshot, &mut request, identity);
             let results = snapshot.explain(&mut request);
             let is_cyclic = results.iter().any(|result| result.reason.starts_with("ERROR"));
-            assert!(snapshot.overrun(&request).is_none(), "a random document is small");
+            let overrun = snapshot.overrun(&request);
+            assert!(overrun.is_none(), "seed {seed}: {overrun:?}\n{document}\n{identity}");
             for result in &results {
                 let context = || format!("seed {seed}: {result:?}\n{document}\n{identity}");
                 if let Some(percentage) = result.percentage {

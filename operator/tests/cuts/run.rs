@@ -96,10 +96,10 @@ impl Run {
                 state.step = number;
                 state.trace.push(format!("step {}: {step:.200?}", number + 1));
             });
-            if matches!(step, Step::Upgrade(_)) {
-                if let Some(process) = self.process.take() {
-                    process.release().await;
-                }
+            if matches!(step, Step::Upgrade(_))
+                && let Some(process) = self.process.take()
+            {
+                process.release().await;
             }
             self.settle().await;
             if number + 1 == script.len() {

@@ -38,6 +38,21 @@ fn documented_verification_fits_workflow_and_publication() {
     assert!(workflow("release.yaml").contains("id-token: write"));
 }
 
+/// `SECURITY.md` has the commands for all that is published; these documents repeat some of them.
+#[test]
+fn repeated_commands_of_cosign_name_version() {
+    for path in ["README.md", "charts/remora/README.md"] {
+        let text = std::fs::read_to_string(root().join(path)).unwrap().replace("\\\n", " ");
+        let commands: Vec<&str> = text.lines().filter(|line| line.starts_with("cosign verify ")).collect();
+        assert!(!commands.is_empty(), "{path}");
+        for command in commands {
+            assert!(command.contains(&format!(":{VERSION} ")), "{path}: {command}");
+            let tag = command.split_once("@refs/tags/v").map(|(_, rest)| rest.split(' ').next());
+            assert!(tag.is_none_or(|tag| tag == Some(VERSION)), "{path}: {command}");
+        }
+    }
+}
+
 /// The policies name the same workflow and issuer, for every tag of a version.
 #[test]
 fn documented_policies_of_clusters_name_workflow_and_issuer() {

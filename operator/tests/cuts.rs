@@ -11,6 +11,8 @@
 
 #[path = "cuts/after.rs"]
 mod after;
+#[path = "cuts/cluster.rs"]
+mod cluster;
 #[path = "cuts/documents.rs"]
 mod documents;
 #[path = "cuts/lease.rs"]

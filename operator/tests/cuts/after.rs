@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use remora_operator::api::names::{EnvironmentName, annotation, label};
 use serde_json::{Value, json};
 
-use super::{network::State, server::Kind};
+use super::{cluster::State, server::Kind};
 
 /// Objects by their kind and name, without what differs between two runs.
 type Objects = BTreeMap<String, Value>;

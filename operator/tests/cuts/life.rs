@@ -88,6 +88,10 @@ impl Life {
         self.condition().jumped += by;
     }
 
+    pub(super) fn has_jumped(&self) -> bool {
+        !self.condition().jumped.is_zero()
+    }
+
     /// Stops the process, which does not notice it. If `unfenced`, the clock of its fence stands still as well.
     pub(super) fn stop(&self, unfenced: bool) {
         let now = self.0.start.elapsed();

@@ -87,7 +87,8 @@ async fn lease_that_another_replica_held_and_released_is_not_renewed() {
     stopped.acquire().await;
     next.acquire().await;
     next.release().await;
-    assert!(matches!(stopped.renew_until_lost().await, Lost::Expired(_)));
+    let lost = timeout(LEASE_DURATION, stopped.renew_until_lost()).await;
+    assert!(matches!(lost, Ok(Lost::Expired(_))), "{lost:?}");
     assert!(!stopped.fence.was_renewed_within(RENEW_DEADLINE));
 }
 
@@ -97,7 +98,8 @@ async fn lease_without_holder_is_lost() {
     let election = election(&server, "me");
     election.acquire().await;
     server.lock().unwrap().lease["spec"]["holderIdentity"] = Value::Null;
-    assert!(matches!(election.renew_until_lost().await, Lost::Taken(_)));
+    let lost = timeout(LEASE_DURATION, election.renew_until_lost()).await;
+    assert!(matches!(lost, Ok(Lost::Taken(_))), "{lost:?}");
     assert!(!election.fence.was_renewed_within(RENEW_DEADLINE), "the fence is open");
 }
 
@@ -119,7 +121,8 @@ async fn deleted_lease_stays_with_its_holder() {
     holder.acquire().await;
     let deleting = async {
         for _ in 0..50 {
-            sleep(RETRY_PERIOD).await;
+            // Another time after the last renewal each time, and the standby has seen the lease since.
+            sleep(RETRY_PERIOD.mul_f64(1.9)).await;
             server.lock().unwrap().lease = Value::Null;
         }
     };

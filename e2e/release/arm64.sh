@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# arm64.sh
+# Builds the programs of a release for arm64 by a cross compiler, and tests them on this machine, whose processor is another: by emulation of
+# the processor (qemu), and what depends on the kernel on an emulated machine with a kernel for arm64 with pages of 16 KiB. It installs
+# nothing; compiler and emulators are in the user's cache (arm64/root.sh).
+. "$(dirname "$0")/settings.sh"
+
+root=$(e2e/release/arm64/root.sh)
+target=$(target_of arm64)
+programs=$build/arm64/programs
+mkdir -p "$programs"
+progress() { crates "$1"; }
+# The compiler of the root has other names for its crates. It finds them without a network.
+slowly "crates" "$build/arm64/fetch.log" cargo fetch --locked
+slowly "remora-tools and remora-sidecar for amd64" "$build/arm64/amd64.log" \
+  cargo build --locked -p remora-tools -p remora-sidecar --bin remora-tools --bin remora-sidecar
+export CARGO_NET_OFFLINE=true
+PATH=$root/bin:$PATH CARGO_TARGET_DIR=$build/arm64 ARCHITECTURES=arm64 RELEASE_DIRECTORY=$programs e2e/release/programs.sh
+for program in remora-operator remora-sidecar kubectl-remora; do mv "$programs/$program-linux-arm64" "$programs/$program"; done
+emulator=$root/usr/bin/qemu-aarch64
+"$emulator" "$programs/remora-operator" --version
+e2e/release/arm64/same.sh "$emulator" "$build/debug" "$programs"
+
+export CARGO_TARGET_DIR=$build/arm64 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export RUSTFLAGS="-C target-feature=+crt-static -A linker-messages"
+log=$build/arm64/tests.log
+tested=()
+# tested WHAT ARGUMENT...: runs these tests for arm64, and prints their number.
+tested() {
+  progress() { printf ', %s tests' "$(grep -c ' \.\.\. ok' "$1")"; }
+  slowly "$1" "$log" "$root/bin/cargo" test --locked --no-fail-fast --profile fuzz --target "$target" "${@:2}"
+  grep '^NOT RUN' "$log" || true
+  say "$1: $(awk '/^test result: ok/ { passed += $4 } END { print passed }' "$log") passed"
+}
+tested "snapshots and their compiler" -p remora-snapshot -p remora-compile
+tested "the sidecar" -p remora-sidecar
+# Filters of system calls, limits of processes and control groups are the kernel's.
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$PWD/e2e/release/arm64/kernel.sh
+tested "the sidecar on a kernel" -p remora-sidecar --lib --test memory --test conformance --test kubelet
+tested "the process that compiles on a kernel" -p remora-operator --lib --test compiler -- compile

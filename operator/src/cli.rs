@@ -58,3 +58,25 @@ pub fn report_error(error: &anyhow::Error) {
     // A failed write is ignored: a closed standard error leaves no other place to report to.
     let _ = writeln!(std::io::stderr(), "remora-operator: {error:#}");
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// In a release build, two arguments with one id end every start of the command.
+    #[test]
+    fn arguments_of_all_commands_are_distinct() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_of_sidecars_and_own_log_are_set_apart() {
+        let arguments = "remora-operator run --sidecar-image=i --sidecar-log-level=warn --log-level=debug --log-json";
+        let Command::Run(run) = Cli::try_parse_from(arguments.split(' ')).unwrap().command else {
+            panic!("another command")
+        };
+        assert_eq!((run.log_level.as_str(), run.log_json), ("debug", true));
+    }
+}

@@ -7,29 +7,30 @@ use super::{
 };
 
 /// Options of a sidecar where neither its pod nor the pod's namespace has an annotation. There is no memory limit among
-/// them: it follows from the sizes of the pod's snapshots.
+/// them: it follows from the sizes of the pod's snapshots. The arguments have ids of their own, because the command that
+/// has these options may have others with the names of the fields.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Defaults {
     /// Startup timeout of sidecars whose pod and namespace have no annotation `remora.dev/await`, at most an hour.
-    #[arg(long = "sidecar-await", value_name = "DURATION", default_value_t = StartupTimeout::DEFAULT, value_parser = wait)]
+    #[arg(id = "sidecar_await", long = "sidecar-await", value_name = "DURATION", default_value_t = StartupTimeout::DEFAULT, value_parser = wait)]
     pub(super) wait: StartupTimeout,
     /// Log level of sidecars whose pod and namespace have no annotation `remora.dev/log-level`: error, warn, info or
     /// debug.
-    #[arg(long = "sidecar-log-level", value_name = "LEVEL", default_value = LOG_LEVEL, value_parser = log_level)]
+    #[arg(id = "sidecar_log_level", long = "sidecar-log-level", value_name = "LEVEL", default_value = LOG_LEVEL, value_parser = log_level)]
     pub(super) log_level: &'static str,
     /// Let sidecars write their logs as JSON, one object per line, unless the annotation `remora.dev/log-json` of their
     /// pod or namespace is `false`. Default: text.
-    #[arg(long = "sidecar-log-json")]
+    #[arg(id = "sidecar_log_json", long = "sidecar-log-json")]
     pub(super) log_json: bool,
     /// CPU request of sidecars whose pod and namespace have no annotation `remora.dev/cpu-request`.
-    #[arg(long = "sidecar-cpu-request", value_name = "AMOUNT", default_value = CPU_REQUEST, value_parser = cpu)]
+    #[arg(id = "sidecar_cpu_request", long = "sidecar-cpu-request", value_name = "AMOUNT", default_value = CPU_REQUEST, value_parser = cpu)]
     pub(super) cpu_request: String,
     /// CPU limit of sidecars whose pod and namespace have no annotation `remora.dev/cpu-limit`. Default: a limit only
     /// where all other containers have one.
-    #[arg(long = "sidecar-cpu-limit", value_name = "AMOUNT", value_parser = cpu)]
+    #[arg(id = "sidecar_cpu_limit", long = "sidecar-cpu-limit", value_name = "AMOUNT", value_parser = cpu)]
     pub(super) cpu_limit: Option<String>,
     /// Memory request of sidecars whose pod and namespace have no annotation `remora.dev/memory-request`.
-    #[arg(long = "sidecar-memory-request", value_name = "AMOUNT", default_value = MEMORY_REQUEST, value_parser = memory)]
+    #[arg(id = "sidecar_memory_request", long = "sidecar-memory-request", value_name = "AMOUNT", default_value = MEMORY_REQUEST, value_parser = memory)]
     pub(super) memory_request: String,
 }
 

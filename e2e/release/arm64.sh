@@ -37,4 +37,5 @@ tested "the sidecar" -p remora-sidecar
 # Filters of system calls, limits of processes and control groups are the kernel's.
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$PWD/e2e/release/arm64/kernel.sh
 tested "the sidecar on a kernel" -p remora-sidecar --lib --test memory --test conformance --test kubelet
-tested "the process that compiles on a kernel" -p remora-operator --lib --test compiler -- compile
+tested "filters of system calls on a kernel" -p remora-operator --lib -- compiler::
+tested "the process that compiles on a kernel" -p remora-operator --test compiler

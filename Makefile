@@ -92,6 +92,10 @@ rotation: ## Rotate the webhook's certificates during 10,000 pod creations, and 
 	@$(STEP) "certificates under load" env REMORA_E2E_CREATIONS=10000 e2e/cluster/with.sh --restore \
 	  cargo test $(CARGO_FLAGS) -p remora-e2e --test exclusive -- --nocapture certificates
 
+.PHONY: arm64
+arm64: ## Build the programs for arm64, and test them by emulation; takes long, on Debian for amd64
+	@$(STEP) "arm64" e2e/release/arm64.sh
+
 .PHONY: advisories
 advisories: ## Check the dependencies for known vulnerabilities (cargo-deny fetches the advisory database)
 	@$(STEP) "advisories" e2e/release/advisories.sh

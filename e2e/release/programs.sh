@@ -8,14 +8,16 @@
 home=${CARGO_HOME:-$HOME/.cargo}
 paths=("--remap-path-prefix=$PWD=/source" "--remap-path-prefix=$build=/source/target" "--remap-path-prefix=$home=/cargo")
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+mkdir -p "$build"
 host=$(rustc -vV | sed -n 's/^host: //p')
 progress() { crates "$1"; }
 
 for architecture in "${architectures[@]}"; do
   target=$(target_of "$architecture")
   if [ "$target" != "$host" ]; then
-    # Where rustup has no other targets: PATH=$(e2e/release/arm64/root.sh)/bin:$PATH, a compiler that has them.
-    [ -d "$(rustc --print target-libdir --target "$target")" ] || rustup target add "$target"
+    # A compiler without rustup may have the target, too: PATH=$(e2e/release/arm64/root.sh)/bin:$PATH has one that does.
+    rustc - --target "$target" --crate-name probe --crate-type lib --emit metadata --out-dir "$build" </dev/null 2>/dev/null ||
+      rustup target add "$target"
     [ "$target" != aarch64-unknown-linux-gnu ] || command -v aarch64-linux-gnu-gcc >/dev/null ||
       fail "there is no cross compiler for $architecture: make release-requirements, as root"
   fi

@@ -107,7 +107,7 @@ impl Webhook {
         let port = free_port()?;
         let mut command = Command::new(operator);
         command
-            .args(["run", "--no-controller", "--sidecar-image=registry.example.org/remora-sidecar:1.0.0"])
+            .args(["webhook", "--sidecar-image=registry.example.org/remora-sidecar:1.0.0"])
             .arg(format!("--webhook-listen=127.0.0.1:{port}"))
             .arg(format!("--admin-listen=127.0.0.1:{}", free_port()?))
             .arg("--certificate-directory")

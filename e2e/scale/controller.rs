@@ -44,7 +44,7 @@ impl Launch {
     fn process(&self) -> anyhow::Result<Process> {
         let mut command = Command::new(&self.program);
         command
-            .args(["run", "--no-webhook", "--allowed-origin", &self.upstream])
+            .args(["controller", "--allowed-origin", &self.upstream])
             .arg(format!("--admin-listen=127.0.0.1:{}", self.admin))
             .env("KUBECONFIG", &self.kubeconfig);
         Process::start_operator(&mut command, &self.log)

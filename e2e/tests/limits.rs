@@ -70,7 +70,7 @@ async fn start() -> anyhow::Result<Bench> {
     let (webhook, admin) = (free_port(), free_port());
     let kubeconfig = kubeconfig(&directory, cluster.address);
     let arguments = [
-        "--no-controller".to_owned(),
+        "webhook".to_owned(),
         "--sidecar-image=sidecar:1".to_owned(),
         "--log-level=error".to_owned(),
         format!("--webhook-listen={webhook}"),

@@ -18,7 +18,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(Box<run::Arguments>),
+    Controller(Box<run::Controller>),
+    Webhook(Box<run::Webhook>),
     CheckInjection(run::CheckInjection),
     /// Print the CustomResourceDefinitions as YAML.
     Crds,
@@ -36,7 +37,8 @@ impl Cli {
     pub fn execute(self) -> anyhow::Result<()> {
         let mut out = std::io::stdout();
         let printed = match self.command {
-            Command::Run(arguments) => return run::run(*arguments),
+            Command::Controller(controller) => return controller.run(),
+            Command::Webhook(webhook) => return webhook.run(),
             Command::CompileProcess(child) => return child.run(),
             Command::CheckInjection(check) => check.run(&mut out),
             Command::Tool(tool) => tool.run(&mut out),
@@ -73,10 +75,11 @@ mod tests {
 
     #[test]
     fn defaults_of_sidecars_and_own_log_are_set_apart() {
-        let arguments = "remora-operator run --sidecar-image=i --sidecar-log-level=warn --log-level=debug --log-json";
-        let Command::Run(run) = Cli::try_parse_from(arguments.split(' ')).unwrap().command else {
+        let arguments =
+            "remora-operator webhook --sidecar-image=i --sidecar-log-level=warn --log-level=debug --log-json";
+        let Command::Webhook(webhook) = Cli::try_parse_from(arguments.split(' ')).unwrap().command else {
             panic!("another command")
         };
-        assert_eq!((run.log_level.as_str(), run.log_json), ("debug", true));
+        assert_eq!((webhook.process.log_level.as_str(), webhook.process.log_json), ("debug", true));
     }
 }

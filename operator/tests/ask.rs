@@ -391,7 +391,7 @@ async fn healthy_cluster_has_no_finding() {
 async fn lease_and_port_of_metrics_are_those_of_the_release() {
     let world = world();
     world.install();
-    let controller = json!({"name": "controller", "args": ["run", "--lease=remora-other-controller"]});
+    let controller = json!({"name": "controller", "args": ["controller", "--lease=remora-other-controller"]});
     world.edit(world::DEPLOYMENTS, |deployments| {
         deployments["items"][0]["spec"]["template"] = json!({"spec": {"containers": [controller]}});
     });

@@ -85,7 +85,7 @@ spec:
           image: {{ include "remora.image" (list .context .context.Values.image.operator) }}
           imagePullPolicy: {{ .context.Values.image.operator.pullPolicy }}
           args:
-            - run
+            - {{ .part }}
             {{- range .arguments }}
             - {{ . | quote }}
             {{- end }}

@@ -141,8 +141,7 @@ fn deployments_get_arguments_of_their_part_only() {
     assert_eq!(
         controller,
         [
-            "run",
-            "--no-webhook",
+            "controller",
             "--lease=remora-controller",
             "--max-document-bytes=67108864",
             "--max-snapshot-bytes=134217728",
@@ -156,7 +155,7 @@ fn deployments_get_arguments_of_their_part_only() {
     );
     let webhook = arguments(get(&objects, "Deployment", "remora-webhook"));
     for expected in [
-        "--no-controller",
+        "webhook",
         "--webhook-service=remora-webhook",
         "--webhook-configuration=remora",
         "--certificate-secret=remora-webhook-authority",

@@ -93,7 +93,7 @@ fn directory(name: &str) -> PathBuf {
 async fn start(name: &str, cluster: &Cluster, origin: Option<SocketAddr>) -> anyhow::Result<(Running, SocketAddr)> {
     let (directory, admin) = (directory(name), free_port());
     let mut arguments =
-        vec!["--no-webhook".to_owned(), "--log-level=error".to_owned(), format!("--admin-listen={admin}")];
+        vec!["controller".to_owned(), "--log-level=error".to_owned(), format!("--admin-listen={admin}")];
     arguments.extend(origin.map(|origin| format!("--allowed-origin=http://{origin}")));
     let cgroup = Cgroup::new(name, chart_limit("controller"))?;
     let kubeconfig = kubeconfig(&directory, cluster.address);

@@ -66,7 +66,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts `remora-operator run` with these arguments in a cgroup, with the heap settings of the chart.
+    /// Starts `remora-operator` with these arguments, the first of which is the command, in a cgroup, with the heap settings of the chart.
     pub(crate) fn start(
         program: &Path,
         cgroup: Cgroup,
@@ -76,7 +76,7 @@ impl Running {
         let procs = cgroup.directory.join("cgroup.procs");
         // The shell joins the cgroup before it becomes the program, so that all of the program's memory counts.
         let mut command = Command::new("sh");
-        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(procs).arg(program).arg("run").args(arguments);
+        command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(procs).arg(program).args(arguments);
         command.env("KUBECONFIG", kubeconfig).envs(chart_heap());
         Ok(Self { child: command.spawn()?, cgroup })
     }

@@ -15,7 +15,7 @@ const DESCRIPTORS: u64 = 3;
 /// the child.
 const STACK: u64 = 8 << 20;
 
-/// Compile one document for `remora-operator run`, which starts this process. Not for use by people.
+/// Compile one document for `remora-operator controller`, which starts this process. Not for use by people.
 #[derive(Debug, clap::Args)]
 pub struct Child {
     /// Largest address space of the process, in bytes.

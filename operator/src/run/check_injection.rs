@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::Context as _;
 use kube::{Api, Client};
 
+use super::process::{self, BAD_CONFIGURATION};
 use crate::injection::self_check;
 
 /// Check once by a dry run that a new pod gets its sidecar. Fails with the cause if it does not.
@@ -22,7 +23,7 @@ impl CheckInjection {
     /// If the pod would not get a sidecar, or the API server cannot be reached.
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-            let client = Client::try_from(super::configuration().await?).context(super::BAD_CONFIGURATION)?;
+            let client = Client::try_from(process::configuration().await?).context(BAD_CONFIGURATION)?;
             self_check::check(&Api::namespaced(client, &self.namespace)).await?;
             Ok::<_, anyhow::Error>(())
         })?;

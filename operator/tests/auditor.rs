@@ -32,6 +32,8 @@ struct State {
     events: Vec<Value>,
     /// Number of pods that were read in full.
     read: usize,
+    /// Name of a pod that cannot be read.
+    unreadable: Option<String>,
     /// True if a new pod gets its sidecar.
     injects: bool,
     created: Vec<String>,
@@ -92,6 +94,9 @@ impl State {
             }
             ("GET", _) if path.starts_with("/api/v1/namespaces/") && path.ends_with("/pods") => {
                 self.read += 1;
+                if self.unreadable.as_ref().is_some_and(|name| query.contains(name)) {
+                    return (500, json!({"kind": "Status", "status": "Failure", "code": 500, "message": "no"}));
+                }
                 let name = query.split("metadata.name%3D").nth(1).unwrap().split('&').next().unwrap();
                 let items: Vec<_> = self.pods.iter().filter(|pod| pod["metadata"]["name"] == name).collect();
                 (200, json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items}))
@@ -176,7 +181,7 @@ fn audit(pods: Vec<Value>, evict: bool) -> Audit {
     let mut registry = Registry::default();
     let metrics = auditor::Metrics::register(&mut registry);
     let (works, since) = watch::channel(None);
-    let auditor = Auditor::new(cluster.client(), options(evict), Some("test".to_owned()), metrics, since);
+    let auditor = Auditor::new(cluster.client(), options(evict), "test".to_owned(), metrics, since);
     Audit { running: tokio::spawn(auditor.run()), cluster, registry, works }
 }
 
@@ -234,6 +239,20 @@ async fn pod_without_sidecar_is_counted_and_reported_once() {
         state.pods.clear();
     });
     audit.cluster.until("it heals", |_| !text(&audit.registry).contains("remora_injection_missing_pods{")).await;
+    audit.running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_that_cannot_be_read_leaves_audit_of_others_as_it_is() {
+    let pods = ["a", "unreadable", "c"].map(|name| pod("shop", name, "storefront", Some("ReplicaSet")));
+    let audit = audit(pods.to_vec(), false);
+    audit.cluster.with(|state| state.unreadable = Some("unreadable".to_owned()));
+    let two = r#"remora_injection_missing_pods{namespace="shop"} 2"#;
+    audit.cluster.until("an audit ends", |_| text(&audit.registry).contains(r#"outcome="ReadPod"} 1"#)).await;
+    assert!(text(&audit.registry).contains(two), "{}", text(&audit.registry));
+    audit.cluster.with(|state| state.unreadable = None);
+    let three = r#"remora_injection_missing_pods{namespace="shop"} 3"#;
+    audit.cluster.until("all pods are counted", |_| text(&audit.registry).contains(three)).await;
     audit.running.abort();
 }
 

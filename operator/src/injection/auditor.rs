@@ -121,7 +121,7 @@ impl Auditor {
     pub fn new(
         client: Client,
         options: Options,
-        instance: Option<String>,
+        instance: String,
         metrics: Metrics,
         works_since: watch::Receiver<Option<Timestamp>>,
     ) -> Auditor {
@@ -165,15 +165,20 @@ impl Auditor {
         let candidates = self.candidates.list().await?;
         let mut missing = Vec::new();
         let mut verdicts = HashMap::with_capacity(candidates.len());
+        let (mut failure, mut is_silent) = (None, false);
         for candidate in candidates {
             let key = (candidate.uid.clone(), candidate.annotations);
             let missing_sidecar = match self.verdicts.remove(&key) {
                 Some(known) => known,
+                // Each further question would take its whole time limit.
+                None if is_silent => continue,
                 None => match self.candidates.check(&candidate).await {
                     Ok(checked) => checked,
+                    // The next audit checks this pod again. Whoever made it decides nothing about the others.
                     Err(error) => {
-                        self.verdicts.extend(verdicts);
-                        return Err(error);
+                        is_silent = matches!(error, Error::Silence);
+                        failure.get_or_insert(error);
+                        continue;
                     }
                 },
             };
@@ -192,7 +197,7 @@ impl Auditor {
         self.metrics.set_missing(missing.iter().map(|(candidate, _)| candidate.namespace.as_str()));
         let evictable = missing.into_iter().filter(|(_, evictable)| *evictable).map(|(candidate, _)| candidate);
         self.evict(evictable.collect()).await;
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     /// Evicts up to [`EVICTIONS_MAX`] of these pods.

@@ -24,8 +24,8 @@ pub(super) struct EventWriter {
 }
 
 impl EventWriter {
-    pub(super) fn new(client: Client, instance: Option<String>) -> EventWriter {
-        let reporter = Reporter { controller: CONTROLLER.to_owned(), instance };
+    pub(super) fn new(client: Client, instance: String) -> EventWriter {
+        let reporter = Reporter { controller: CONTROLLER.to_owned(), instance: Some(instance) };
         EventWriter { recorder: Recorder::new(client, reporter) }
     }
 

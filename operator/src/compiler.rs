@@ -38,6 +38,7 @@ pub use self::{
 };
 use crate::fair_semaphore::FairSemaphore;
 pub use remora_compile::about::DocumentStats;
+use remora_compile::document::printable;
 
 /// Number of children at one time. The chart's memory limit includes the memory of this many.
 const CHILDREN_MAX: usize = 1;
@@ -118,10 +119,10 @@ impl Compiler {
         let bounds = Bounds::of(bytes, document_limit);
         match process::run(program, &bounds, request).await? {
             (ChildAnswer::Compiled(contents), files) => Ok(Response::new(*contents, files)),
-            (ChildAnswer::Malformed(problem), _) => Err(Error::Malformed(message::shown(&problem))),
+            (ChildAnswer::Malformed(problem), _) => Err(Error::Malformed(printable(&problem, message::SHOWN))),
             (ChildAnswer::ChangedBetweenPages, _) => Err(Error::ChangedBetweenPages),
             (ChildAnswer::Refused { kind, problem }, _) => {
-                Err(Error::Refused { kind, problem: message::shown(&problem) })
+                Err(Error::Refused { kind, problem: printable(&problem, message::SHOWN) })
             }
         }
     }

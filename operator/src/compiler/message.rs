@@ -10,7 +10,7 @@ use super::error::Refusal;
 use crate::api::{Finding, PruneRules, Serve};
 
 /// Largest number of characters of a child's text that a message repeats.
-const SHOWN: usize = 1000;
+pub(super) const SHOWN: usize = 1000;
 
 /// Parameters of a compilation: everything except the document.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,26 +88,9 @@ impl Response {
     }
 }
 
-/// Prepares a text of the child for a message: replaces control characters and limits the length to [`SHOWN`]
-/// characters.
-pub(super) fn shown(text: &str) -> String {
-    let mut shown: String =
-        text.chars().take(SHOWN).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push('…');
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_of_child_are_escaped() {
-        assert_eq!(shown("a\nb\u{1b}[31m"), "a\u{fffd}b\u{fffd}[31m");
-        assert_eq!(shown(&"x".repeat(SHOWN + 5)).chars().count(), SHOWN + 1);
-    }
 
     #[test]
     fn debug_output_of_task_has_no_keys() {

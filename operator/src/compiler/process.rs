@@ -8,7 +8,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use remora_compile::File;
+use remora_compile::{File, document::printable};
 use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt;
 use tokio::{
@@ -21,7 +21,7 @@ use super::{
     Bounds, Request,
     error::{Error, Place},
     frame::{self, BadAnswer},
-    message::{ChildAnswer, shown},
+    message::{ChildAnswer, SHOWN},
 };
 
 /// Largest number of bytes of a child's standard error that are kept.
@@ -86,7 +86,7 @@ pub(super) async fn run(program: &Path, bounds: &Bounds, request: Request) -> Re
         let _ = timeout(ENDING, drain(stderr, &mut complaint)).await;
     }
     let place = place.into_inner();
-    let place = Place(shown(&String::from_utf8_lossy(&place)));
+    let place = Place(printable(&String::from_utf8_lossy(&place), SHOWN));
     Err(explain(ending, &String::from_utf8_lossy(&complaint), place, bounds))
 }
 
@@ -169,7 +169,7 @@ fn explain(ending: Ending, complaint: &str, place: Place, bounds: &Bounds) -> Er
 /// document.
 fn panicked(complaint: &str) -> String {
     let place = complaint.split_once("panicked at ").and_then(|(_, rest)| rest.lines().next());
-    place.map_or_else(String::new, |place| format!(" ({})", shown(place.trim_end_matches(':'))))
+    place.map_or_else(String::new, |place| format!(" ({})", printable(place.trim_end_matches(':'), SHOWN)))
 }
 
 #[cfg(test)]

@@ -101,6 +101,8 @@ reasons! {
     CompileCrashed,
     /// The process that compiles could not be started.
     CompileNotStarted,
+    /// The compiled core cannot be divided into objects.
+    CoreIndivisible,
     /// The snapshot does not fit into its objects.
     CapacityExceeded,
     /// The snapshots of the namespace have used up its share of the controller's memory.

@@ -1,4 +1,4 @@
-//! Metrics of the controller, and the registry of all metrics. Other parts register theirs with [`Metrics::registry`].
+//! Metrics of the controller, and the registry of all metrics. Other parts register theirs with [`Metrics::register_part`].
 
 mod environment;
 

@@ -74,7 +74,7 @@ impl Error {
         match self {
             Self::Conflict(_) => Reason::Conflict,
             Self::CapacityExceeded { .. } => Reason::CapacityExceeded,
-            Self::Indivisible(_) => Reason::CompileCrashed,
+            Self::Indivisible(_) => Reason::CoreIndivisible,
             Self::OutOfMemory { .. } => Reason::SnapshotMemoryFull,
             Self::QuotaExceeded { .. } => Reason::QuotaExceeded,
             Self::NamespaceTerminating => Reason::NamespaceTerminating,

@@ -17,6 +17,7 @@ mod prune;
 mod reason;
 mod refresh;
 pub mod resource_version;
+mod revision;
 mod serve;
 mod source;
 mod status;
@@ -34,6 +35,7 @@ pub use self::{
     prune::{FeatureRules, Keep, PruneRules},
     reason::Reason,
     refresh::Refresh,
+    revision::Revision,
     serve::{BooleanFlags, DisabledFlags, EnvironmentFlags, ObjectFlags, Ofrep, Serve},
     source::{
         CaBundleRef, Document, Flagsmith, ObjectKeyRef, PlannedSource, Realtime, SecretKeyRef, SigningSecretRef,

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
-use remora_compile::{about::DocumentStats, digest::digest};
+use remora_compile::{about::DocumentStats, digest::Digest};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{PlannedSource, Reason, Source};
@@ -20,8 +20,6 @@ const FEW: usize = 5;
 /// Minimum number of lost identities with overrides for a violation. It is higher, because scripts create and delete
 /// them.
 const FEW_OVERRIDES: usize = 100;
-/// Number of hexadecimal digits kept of a digest: enough to distinguish the objects of one cluster.
-const SHORT: usize = 16;
 
 /// Summary of a document for comparison with later ones, also by another process: it is stored with the snapshot that
 /// was compiled from the document.
@@ -160,9 +158,7 @@ fn place(source: &Source) -> String {
 }
 
 fn short(text: &str) -> String {
-    let mut digest = digest(text.as_bytes());
-    digest.truncate(SHORT);
-    digest
+    Digest::of(text.as_bytes()).short().to_owned()
 }
 
 #[cfg(test)]

@@ -48,9 +48,9 @@ impl Memory {
         Arc::new(Self { bytes, least_namespaces: 1, used: Mutex::default() })
     }
 
-    /// Creates a memory of this many bytes of which a quarter is left to others, also while there is only one namespace: its
-    /// bytes stay reserved for long.
-    pub fn for_long(bytes: usize) -> Arc<Self> {
+    /// Creates a memory of this many bytes that keeps a quarter free for further namespaces, because its reservations last
+    /// long.
+    pub fn with_reserve(bytes: usize) -> Arc<Self> {
         Arc::new(Self { bytes, least_namespaces: 2, used: Mutex::default() })
     }
 
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn first_namespace_leaves_quarter_of_memory_that_stays_reserved() {
-        let memory = Memory::for_long(1_000);
+        let memory = Memory::with_reserve(1_000);
         let first = memory.share("first");
         assert!(first.has(750) && !first.has(751));
         let _held = first.reserve(750).unwrap();

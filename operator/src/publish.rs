@@ -154,7 +154,8 @@ impl Publisher {
     /// kind.
     ///
     /// # Errors
-    /// If a file exceeds the size limit, an object of another owner has the name, or the API server rejects a write.
+    /// If a file exceeds the size limit, an object of another owner has the name, or the API server rejects a write. A
+    /// deletion of a surplus object that fails is logged, and a later publication repeats it.
     pub async fn publish(
         &self,
         destination: &Destination,
@@ -236,7 +237,11 @@ impl Publisher {
             // The other set has the core before.
             needed.extend(to.owner.parts(set.other()));
         }
-        self.clear_surplus(to, &needed, cache).await?;
+        if let Err(error) = self.clear_surplus(to, &needed, cache).await {
+            // The revision is published: what nobody reads any more does not decide about that.
+            let (namespace, environment) = (&to.owner.namespace, &to.owner.environment);
+            tracing::warn!(namespace, %environment, %error, "cannot delete surplus objects: they are deleted later");
+        }
         cache.placed.insert(to.object_kind, placed);
         Ok(Published { objects, written: outdated.len() })
     }

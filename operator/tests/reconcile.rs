@@ -151,8 +151,8 @@ impl Operator {
             sidecars,
             webhook_receiver: receiver.clone(),
             metrics: metrics.clone(),
-            memory: Memory::for_long(snapshot_bytes),
-            instance: None,
+            memory: Memory::with_reserve(snapshot_bytes),
+            instance: "test".to_owned(),
         };
         let (running, pods) = running_pods();
         let context = Context::new(deps, objects, running, grace);

@@ -3,12 +3,14 @@ use std::fmt;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Revision;
+
 /// Flags that differ between a revision and the one that it replaced. Values are never part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
     /// Revision that was published before.
-    pub previous: String,
+    pub previous: Revision,
     /// Number of flags that differ: in their state, value, variants, overrides by segments or visibility. 0 if only
     /// conditions of segments, overrides of identities or keys differ.
     pub count: i64,
@@ -53,7 +55,7 @@ mod tests {
     #[test]
     fn text_names_each_list_and_counts_the_rest() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let mut changes = Changes { previous: "abc".to_owned(), ..Changes::default() };
+        let mut changes = Changes { previous: Revision::new("abc"), ..Changes::default() };
         assert_eq!(
             changes.to_string(),
             "no flag changed, only conditions of segments, overrides of identities or keys"

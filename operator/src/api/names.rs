@@ -5,9 +5,11 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use remora_compile::name::environment_name;
 pub use remora_compile::name::{ENVIRONMENT_MAX, InvalidEnvironmentName};
+use remora_compile::{digest::Digest, name::environment_name};
 use remora_snapshot::files;
+
+use super::Revision;
 
 /// API group, and prefix of all labels and annotations.
 pub const GROUP: &str = "remora.dev";
@@ -217,9 +219,9 @@ impl EnvironmentName {
 
     /// Returns the name of the object that keeps a file of an earlier revision. Revisions share the object of an
     /// unchanged file, except the core, whose object is found by the revision.
-    pub fn past_object(&self, file: &str, revision: &str, digest: &str) -> String {
-        let content = digest.get(..16).unwrap_or(digest);
-        let name = if file == files::CORE { format!("{revision}-{file}") } else { format!("{content}-{file}") };
+    pub fn past_object(&self, file: &str, revision: &Revision, digest: &Digest) -> String {
+        let name =
+            if file == files::CORE { format!("{revision}-{file}") } else { format!("{}-{file}", digest.short()) };
         self.past_prefix() + &name
     }
 
@@ -285,13 +287,13 @@ mod tests {
         let short: EnvironmentName = "storefront".parse().unwrap();
         assert_eq!(short.object(files::CORE), "remora-storefront-v3-core");
         assert_eq!(short.object(&files::overrides(3)), "remora-storefront-v3-overrides-03");
-        let (revision, digest) = ("0123456789ab", "f".repeat(64));
-        assert_eq!(short.past_object(files::CORE, revision, &digest), "remora-storefront-v3-history-0123456789ab-core");
+        let (revision, digest) = (&Revision::new("0123456789ab"), &Digest::of(b""));
+        assert_eq!(short.past_object(files::CORE, revision, digest), "remora-storefront-v3-history-0123456789ab-core");
         assert_eq!(
-            short.past_object(&files::overrides(3), revision, &digest),
-            "remora-storefront-v3-history-ffffffffffffffff-overrides-03"
+            short.past_object(&files::overrides(3), revision, digest),
+            "remora-storefront-v3-history-e3b0c44298fc1c14-overrides-03"
         );
-        assert!(longest.past_object(&files::overrides(99), revision, &digest).len() <= 253);
+        assert!(longest.past_object(&files::overrides(99), revision, digest).len() <= 253);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::{
     changes::Changes,
     delivery::{self, Delivered, ObjectKind},
     idle::IdleFlags,
+    revision::Revision,
 };
 
 /// Observed state of the environment. The operator writes it only when something changed.
@@ -23,7 +24,7 @@ pub struct FeatureEnvironmentStatus {
     pub conditions: Vec<Condition>,
     /// Revision that is published: twelve hexadecimal digits that name its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revision: Option<String>,
+    pub revision: Option<Revision>,
     /// Time at which the revision was published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_at: Option<Time>,
@@ -33,7 +34,7 @@ pub struct FeatureEnvironmentStatus {
     /// Revision that is held back; the condition `Published` says why. `kubectl annotate fenv NAME --overwrite
     /// remora.dev/confirm=REVISION` publishes this revision, and no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_revision: Option<String>,
+    pub held_revision: Option<Revision>,
     /// Earlier revisions that `spec.pin` can go back to, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<PastRevision>,
@@ -108,7 +109,7 @@ pub struct FeatureEnvironmentStatus {
 pub struct Pods {
     /// Revision that the counts are about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revision: Option<String>,
+    pub revision: Option<Revision>,
     /// Number of injected pods.
     pub total: i64,
     /// Number of pods that the operator asked, if it did not ask all.
@@ -131,7 +132,7 @@ pub struct Pods {
 #[serde(rename_all = "camelCase")]
 pub struct PastRevision {
     /// The revision: twelve hexadecimal digits.
-    pub revision: String,
+    pub revision: Revision,
     /// Time at which the revision was published.
     pub published_at: Time,
     /// Flags that the revision changed when it was published. Absent for the first revision.

@@ -151,10 +151,10 @@ async fn names(cluster: &Cluster, subject: Subject, environment: Option<&str>) -
 }
 
 fn revisions(status: &FeatureEnvironmentStatus) -> Vec<Name> {
-    let published = status.revision.iter().map(|revision| (revision.clone(), "published".to_owned()));
-    let held = status.held_revision.iter().map(|revision| (revision.clone(), "held back".to_owned()));
+    let published = status.revision.iter().map(|revision| (revision.to_string(), "published".to_owned()));
+    let held = status.held_revision.iter().map(|revision| (revision.to_string(), "held back".to_owned()));
     let past =
-        status.history.iter().map(|past| (past.revision.clone(), format!("published at {}", past.published_at.0)));
+        status.history.iter().map(|past| (past.revision.to_string(), format!("published at {}", past.published_at.0)));
     published.chain(held).chain(past).collect()
 }
 

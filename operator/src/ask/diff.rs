@@ -38,7 +38,7 @@ pub(super) struct Compared {
 pub(super) async fn diff(cluster: &Cluster, asked: &Diff) -> Result<Compared, Failure> {
     let environment = cluster.environment(&asked.environment).await?;
     let history = environment.status.as_ref().map(|status| status.history.as_slice()).unwrap_or_default();
-    let Some(earlier) = asked.before.clone().or_else(|| history.first().map(|past| past.revision.clone())) else {
+    let Some(earlier) = asked.before.clone().or_else(|| history.first().map(|past| past.revision.to_string())) else {
         return Err(Failure::Usage(format!("no earlier revision of {:?} is kept", asked.environment)));
     };
     let before = published::read(cluster, &environment, Some(&earlier)).await?.snapshot;

@@ -12,7 +12,7 @@ use super::{
     failure::Failure,
 };
 use crate::{
-    api::{FeatureEnvironment, FeatureEnvironmentStatus, names::annotation},
+    api::{FeatureEnvironment, FeatureEnvironmentStatus, Revision, names::annotation},
     controller::report::FETCHED,
 };
 
@@ -47,7 +47,7 @@ fn status(environment: FeatureEnvironment) -> FeatureEnvironmentStatus {
 pub(super) async fn pin(cluster: &Cluster, environment: &str, revision: &str) -> Result<Edited, Failure> {
     let status = status(cluster.environment(environment).await?);
     let past = status.history.iter().map(|past| &past.revision);
-    let kept: Vec<&str> = status.revision.iter().chain(past).map(String::as_str).collect();
+    let kept: Vec<&str> = status.revision.iter().chain(past).map(Revision::as_str).collect();
     if !kept.contains(&revision) {
         return Err(Failure::not_kept(revision, &kept));
     }
@@ -71,7 +71,7 @@ pub(super) async fn confirm(cluster: &Cluster, environment: &str, revision: Opti
     let Some(held) = status(cluster.environment(environment).await?).held_revision else {
         return Err(Failure::Usage(format!("no revision of {environment:?} is held back")));
     };
-    if let Some(other) = revision.filter(|revision| *revision != held) {
+    if let Some(other) = revision.filter(|revision| held != **revision) {
         return Err(Failure::Usage(format!("revision {other:?} is not held back: {held} is")));
     }
     cluster.change(environment, &json!({"metadata": {"annotations": {annotation::CONFIRM: held}}})).await?;
@@ -101,7 +101,7 @@ pub(super) async fn refresh(cluster: &Cluster, environment: &str, limit: Option<
 
 fn outcome(environment: &str, status: &FeatureEnvironmentStatus, request: &str, limit: Duration) -> Edited {
     let fetched = status.conditions.iter().find(|condition| condition.type_ == FETCHED);
-    let revision = status.revision.as_deref().unwrap_or("none");
+    let revision = status.revision.as_ref().map_or("none", Revision::as_str);
     let (failed, message) = match fetched {
         _ if status.last_refresh.as_deref() != Some(request) => (
             true,

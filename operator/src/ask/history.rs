@@ -36,18 +36,22 @@ struct Row {
 /// Lists the revisions of an environment.
 pub(super) async fn history(cluster: &Cluster, environment: &str) -> Result<History, Failure> {
     let status = cluster.environment(environment).await?.status.unwrap_or_default();
-    Ok(History { environment: environment.to_owned(), revisions: rows(&status), held: status.held_revision })
+    Ok(History {
+        environment: environment.to_owned(),
+        revisions: rows(&status),
+        held: status.held_revision.map(|held| held.to_string()),
+    })
 }
 
 fn rows(status: &FeatureEnvironmentStatus) -> Vec<Row> {
     let published = status.revision.iter().map(|revision| Row {
-        revision: revision.clone(),
+        revision: revision.to_string(),
         is_published: true,
         published_at: status.published_at.as_ref().map(|at| at.0),
         changes: status.changes.clone(),
     });
     let past = status.history.iter().map(|past| Row {
-        revision: past.revision.clone(),
+        revision: past.revision.to_string(),
         is_published: false,
         published_at: Some(past.published_at.0),
         changes: past.changes.clone(),

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::{
-        FeatureEnvironment,
+        FeatureEnvironment, Revision,
         names::{EnvironmentName, label, sidecar},
     },
     injection::{overrides::Overrides, pods::requests},
@@ -116,12 +116,12 @@ pub(super) async fn pods(cluster: &Cluster, environment: &str) -> Result<Listed,
         Err(failure @ Failure::Forbidden { .. }) => Some(failure.to_string()),
         _ => None,
     });
-    let rows = answers.into_iter().map(|(pod, reply)| row(pod, reply, status.revision.as_deref()));
+    let rows = answers.into_iter().map(|(pod, reply)| row(pod, reply, status.revision.as_ref().map(Revision::as_str)));
     Ok(Listed {
         environment: environment.to_owned(),
         pods: rows.collect(),
         problem: status.pods.and_then(|pods| pods.problem),
-        revision: status.revision,
+        revision: status.revision.map(|revision| revision.to_string()),
         unasked,
     })
 }

@@ -20,7 +20,8 @@
 //!
 //! `reconciliation` runs the steps in this order, and collects what they return as the facts of the report. The state
 //! between two reconciliations is a value for each step that needs one (`state`). While a source or a compilation is slow,
-//! `publish/restore` restores published objects. `watches` makes the streams of objects that cause reconciliations.
+//! `publish/restore` restores published objects. `run` watches the objects whose changes
+//! cause reconciliations.
 //!
 //! A failure of any step leaves the published snapshot as it is. The step is retried with a growing back-off. A
 //! published object that somebody deletes or alters is restored at once from memory, without the source or the
@@ -28,6 +29,7 @@
 
 mod accept;
 mod background;
+mod context;
 mod desired;
 mod environment;
 mod error;
@@ -39,123 +41,24 @@ mod publish;
 mod read;
 mod reconciliation;
 mod report;
+mod run;
 mod schedule;
 mod shared;
 mod state;
 mod turns;
-mod watches;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc};
 
 use kube::{core::DeserializeGuard, runtime::controller::Action};
-use parking_lot::Mutex;
-use tokio::sync::mpsc;
 
-use self::{
-    environment::Environment,
-    namespace_bound::NamespaceBound,
-    shared::Shared,
-    state::{States, Uid},
-    turns::Turns,
-};
 pub use self::{
+    context::{Context, Deps},
     error::Error,
     memory::SNAPSHOTS_MAX,
-    watches::{Deps, run},
+    run::run,
 };
-use crate::{
-    api::FeatureEnvironment,
-    compiler::Compiler,
-    controller::{metrics::Metrics, report::Reports},
-    memory::Memory,
-    publish::{Objects, Publisher},
-    rollout::{PodLister, RunningPods, nudge::Nudger, observe::Observer},
-    source::{
-        fetch::Fetcher,
-        realtime::Streams,
-        receiver::WebhookReceiver,
-        trigger::{TriggerRequest, TriggerSender},
-    },
-    usage::Collector,
-};
-
-/// State that all reconciliations share.
-pub struct Context {
-    fetcher: Arc<Fetcher>,
-    compiler: Arc<Compiler>,
-    publisher: Publisher,
-    /// Memory for the snapshots of all environments.
-    memory: Arc<Memory>,
-    nudger: Nudger,
-    reports: Reports,
-    metrics: Metrics,
-    states: States,
-    /// Documents from the fetch to the compiled snapshot.
-    documents: NamespaceBound,
-    turns: Turns,
-    streams: Streams,
-    observer: Observer,
-    lister: PodLister,
-    collector: Collector,
-    webhook_receiver: WebhookReceiver,
-    /// Sender of triggers for early reconciliations.
-    trigger_sender: TriggerSender,
-    /// Receiver of these triggers, until the controller takes it.
-    trigger_requests: Mutex<Option<mpsc::Receiver<TriggerRequest>>>,
-}
-
-impl Context {
-    /// Creates a context from its dependencies. `objects` are the published ConfigMaps, and `pods` the injected pods;
-    /// unneeded objects are deleted after `grace`.
-    pub fn new(deps: Deps, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
-        Self::sharing(deps, &Shared::default(), objects, pods, grace)
-    }
-
-    /// Creates a context that has bounds over all environments in common with others.
-    fn sharing(deps: Deps, shared: &Shared, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
-        let Deps { client, fetcher, compiler, sidecars, webhook_receiver, metrics, instance, memory } = deps;
-        let (trigger_sender, trigger_requests) = TriggerSender::new();
-        let turns = Turns::new(&shared.reconciliations, trigger_sender.clone());
-        let nudger = Nudger::new(client.clone(), pods.clone()).sharing(&shared.patches);
-        Self {
-            collector: Collector::new(
-                pods.clone(),
-                sidecars.clone(),
-                Arc::clone(&fetcher),
-                trigger_sender.clone(),
-                metrics.usage.clone(),
-                &shared.counts,
-            ),
-            observer: Observer::new(pods, nudger.clone(), sidecars, trigger_sender.clone()),
-            streams: Streams::new(
-                Arc::clone(&fetcher),
-                trigger_sender.clone(),
-                metrics.realtime.clone(),
-                shared.streams.clone(),
-            ),
-            lister: PodLister::new(client.clone(), shared.lists.clone()),
-            webhook_receiver,
-            trigger_sender,
-            trigger_requests: Mutex::new(Some(trigger_requests)),
-            fetcher,
-            compiler,
-            publisher: Publisher::new(client.clone(), objects, grace).sharing(&shared.reads).within(&memory),
-            memory,
-            nudger,
-            reports: Reports::new(client, instance),
-            metrics,
-            states: States::default(),
-            documents: NamespaceBound::new(namespace_bound::DOCUMENTS),
-            turns,
-        }
-    }
-
-    /// Returns the receiver of triggers for early reconciliations. The receiver can be taken once; a second call
-    /// returns `None`.
-    pub fn trigger_requests(&self) -> Option<mpsc::Receiver<TriggerRequest>> {
-        self.trigger_requests.lock().take()
-    }
-}
+use self::{environment::Environment, state::Uid};
+use crate::api::FeatureEnvironment;
 
 /// Reconciles one FeatureEnvironment and returns when to reconcile it next. It never fails: each failure sets its own
 /// back-off.

@@ -22,7 +22,7 @@ use serde_json::json;
 pub use self::{
     conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
     facts::{Contents, Facts, Failure, FetchOutcome, Pin, Publication, TaskStates, WorkOutcome},
-    status::follow,
+    status::next_status,
 };
 use crate::{
     api::{
@@ -48,8 +48,8 @@ pub struct Reports {
 
 impl Reports {
     /// Creates a reporter. Events name the controller, and `instance` as the replica that reported them.
-    pub fn new(client: Client, instance: Option<String>) -> Self {
-        let reporter = Reporter { controller: CONTROLLER.to_owned(), instance };
+    pub fn new(client: Client, instance: String) -> Self {
+        let reporter = Reporter { controller: CONTROLLER.to_owned(), instance: Some(instance) };
         Self { recorder: Recorder::new(client.clone(), reporter), client }
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, hash::RandomState};
 use remora_compile::document::printable;
 use remora_snapshot::{FeatureDigest, Snapshot};
 
-use crate::api::Changes;
+use crate::api::{Changes, Revision};
 
 /// Number of flags that are named. The count covers all.
 const NAMES_MAX: usize = 10;
@@ -18,10 +18,10 @@ pub fn between(previous: &[u8], core: &[u8]) -> Option<Changes> {
     // The keys are random, so the author of a document cannot give two states the same digest.
     let keys = RandomState::new();
     let (before, after) = (previous.feature_digests(&keys)?, core.feature_digests(&keys)?);
-    Some(compare(&previous.revision().to_string(), &before, &after))
+    Some(compare(Revision::new(previous.revision().to_string()), &before, &after))
 }
 
-fn compare(previous: &str, before: &[FeatureDigest<'_>], after: &[FeatureDigest<'_>]) -> Changes {
+fn compare(previous: Revision, before: &[FeatureDigest<'_>], after: &[FeatureDigest<'_>]) -> Changes {
     let (before, after) = (by_name(before), by_name(after));
     let shared = after.iter().filter_map(|(name, now)| Some((name, before.get(name)?, now)));
     let mut changed: Vec<&&str> = shared.filter(|(_, was, now)| was != now).map(|(name, ..)| name).collect();
@@ -35,7 +35,7 @@ fn compare(previous: &str, before: &[FeatureDigest<'_>], after: &[FeatureDigest<
     }
     let named = |names: Vec<&&str>| names.into_iter().map(|name| printable(name, NAME_MAX)).collect();
     Changes {
-        previous: previous.to_owned(),
+        previous,
         count: i64::try_from(count).unwrap_or(i64::MAX),
         changed: named(changed),
         added: named(added),
@@ -86,7 +86,7 @@ mod tests {
         let before = [("same", true, "1"), ("flipped", true, "1"), ("gone", true, "1"), ("valued", true, "1")];
         let after = [("same", true, "1"), ("flipped", false, "1"), ("new", true, "1"), ("valued", true, "secret")];
         let found = changes(&before, &after);
-        assert_eq!((found.count, found.previous.len()), (4, 12));
+        assert_eq!((found.count, found.previous.as_str().len()), (4, 12));
         assert_eq!(
             (found.changed, found.added, found.removed),
             (vec!["flipped".to_owned(), "valued".to_owned()], vec!["new".to_owned()], vec!["gone".to_owned()])

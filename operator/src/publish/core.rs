@@ -11,6 +11,7 @@ mod model;
 use std::borrow::Cow;
 
 use kube::core::ObjectMeta;
+use remora_compile::digest::Digest;
 use remora_snapshot::{
     Pointer, ReadError,
     files::{self, CoreSet},
@@ -21,35 +22,35 @@ use super::{
     owner,
     snapshot::{File, Snapshot},
 };
-use crate::api::names::annotation;
+use crate::api::{Revision, names::annotation};
 
 /// Content of one object: a file of the volume.
 #[derive(Debug)]
 pub(super) struct Content<'a> {
     pub(super) file: Cow<'a, str>,
     pub(super) bytes: Cow<'a, [u8]>,
-    /// SHA-256 of the bytes, in hexadecimal.
-    pub(super) digest: Cow<'a, str>,
+    /// Digest of the bytes.
+    pub(super) digest: Cow<'a, Digest>,
 }
 
 impl<'a> From<&'a File> for Content<'a> {
     fn from(file: &'a File) -> Self {
         let File { name, bytes, digest } = file;
-        Self { file: name.into(), bytes: bytes.into(), digest: digest.into() }
+        Self { file: name.into(), bytes: bytes.into(), digest: Cow::Borrowed(digest) }
     }
 }
 
 impl From<File> for Content<'_> {
     fn from(file: File) -> Self {
         let File { name, bytes, digest } = file;
-        Self { file: name.into(), bytes: bytes.into(), digest: digest.into() }
+        Self { file: name.into(), bytes: bytes.into(), digest: Cow::Owned(digest) }
     }
 }
 
 /// Revision that is published, and the set of objects that holds its core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Placed {
-    pub(super) revision: String,
+    pub(super) revision: Revision,
     /// `None` if the core is one object.
     pub(super) set: Option<CoreSet>,
     /// Number of files with identity overrides. `None` if the version that published it did not state the number.
@@ -59,7 +60,7 @@ pub(super) struct Placed {
 impl Placed {
     /// Reads the annotations of the object `core`. `None` if they name no revision.
     pub(super) fn of(core: &ObjectMeta) -> Option<Self> {
-        let revision = owner::annotation(core, annotation::REVISION)?.to_owned();
+        let revision = owner::annotation(core, annotation::REVISION).map(Revision::new)?;
         let set = owner::annotation(core, annotation::CORE_SET);
         let set = CoreSet::ALL.into_iter().find(|known| set == Some(known.to_string().as_str()));
         let overrides = owner::annotation(core, annotation::OVERRIDES_FILES).and_then(|count| count.parse().ok());
@@ -122,7 +123,7 @@ impl Snapshot {
                 contents.extend(parts.map(|(number, (bytes, digest))| Content {
                     file: files::core_part(CoreSet::A, number).into(),
                     bytes: bytes.into(),
-                    digest: digest.into(),
+                    digest: Cow::Borrowed(digest),
                 }));
             } else {
                 contents.push(file.into());
@@ -132,7 +133,7 @@ impl Snapshot {
     }
 
     /// Creates a snapshot from the files of an archived one, and puts the parts of its core together.
-    pub(super) fn from_archived(revision: String, files: Vec<File>) -> Self {
+    pub(super) fn from_archived(revision: Revision, files: Vec<File>) -> Self {
         let (mut parts, mut files): (Vec<File>, Vec<File>) =
             files.into_iter().partition(|file| files::is_core_part(&file.name));
         if !parts.is_empty() {

@@ -9,7 +9,7 @@ use super::{
     record::{ArchivedRevision, Record},
     snapshot::{File, Reading, Snapshot, are_bounded},
 };
-use crate::api::ObjectKind;
+use crate::api::{ObjectKind, Revision};
 
 /// Number of writes that are repeated while a snapshot is copied. The copy cannot be made later, and without it no
 /// rollback to the revision is possible.
@@ -131,7 +131,7 @@ impl Publisher {
 /// Returns the names of all copies that may exist beside a core with this record: of the revisions that are kept, of those
 /// that were dropped or are kept in the other kind, and of the published one, which a process may have copied before it
 /// ended.
-pub(super) fn copies(owner: &Owner, record: &Record, published: &str) -> HashSet<String> {
+pub(super) fn copies(owner: &Owner, record: &Record, published: &Revision) -> HashSet<String> {
     let published = record.files.iter().map(|(file, digest)| owner.environment.past_object(file, published, digest));
     let mut copies = names(owner, &record.history);
     copies.extend(names(owner, &record.dropped));

@@ -11,7 +11,7 @@ use super::{
     record::Record,
     record_bounds::{RECORD_BYTES, record_digest},
 };
-use crate::api::names::annotation;
+use crate::api::{Revision, names::annotation};
 
 /// Annotation that keeps Stakater's Reloader, a widely used controller, from restarting pods whenever flags change.
 pub(super) const RELOADER_IGNORE: &str = "reloader.stakater.com/ignore";
@@ -42,7 +42,7 @@ impl<'a> Wanted<'a> {
         // Only the core has annotations that change with every revision, so other objects are not written while their
         // bytes are the same.
         if content.file == files::CORE {
-            annotations.insert(annotation::REVISION.to_owned(), placed.revision.clone());
+            annotations.insert(annotation::REVISION.to_owned(), placed.revision.to_string());
             annotations.extend(placed.set.map(|set| (annotation::CORE_SET.to_owned(), set.to_string())));
             let overrides = placed.overrides.map(|count| (annotation::OVERRIDES_FILES.to_owned(), count.to_string()));
             annotations.extend(overrides);
@@ -53,7 +53,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// Returns the desired object that keeps this content of an earlier revision.
-    pub(super) fn past(owner: &Owner, content: Content<'a>, revision: &str) -> Self {
+    pub(super) fn past(owner: &Owner, content: Content<'a>, revision: &Revision) -> Self {
         let name = owner.environment.past_object(&content.file, revision, &content.digest);
         Self { name, annotations: annotations(&content), content }
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn snapshot() -> Snapshot {
-        Snapshot::new("abc".to_owned(), vec![File::new("core".to_owned(), b"bytes".to_vec())])
+        Snapshot::new(Revision::new("abc"), vec![File::new("core".to_owned(), b"bytes".to_vec())])
     }
 
     fn entry(manager: &str, operation: &str) -> ManagedFieldsEntry {

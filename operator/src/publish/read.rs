@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube::core::ObjectMeta;
+use remora_compile::digest::Digest;
 use remora_snapshot::{Pointer, files};
 
 use super::{
@@ -12,6 +13,7 @@ use super::{
     snapshot::{Reading, are_bounded},
 };
 use crate::{
+    api::Revision,
     api::names::{FORMAT, Format, annotation},
     fair_semaphore::{FairSemaphore, Permit},
 };
@@ -40,9 +42,9 @@ impl SnapshotReads {
 impl Publisher {
     /// Returns the revision that is published in the current format, according to its core: the core of the published
     /// kind, else the core of the other kind.
-    pub fn revision(&self, destination: &Destination) -> Option<String> {
+    pub fn revision(&self, destination: &Destination) -> Option<Revision> {
         let (_, core) = self.published(destination)?;
-        owner::annotation(&core, annotation::REVISION).map(str::to_owned)
+        owner::annotation(&core, annotation::REVISION).map(Revision::new)
     }
 
     /// Returns the record of the published revision. `None` if the version that published it wrote no record, or if the
@@ -97,7 +99,7 @@ impl Publisher {
             return Ok(None);
         };
         let revision = owner::annotation(&metadata, annotation::REVISION).filter(|revision| is_revision(revision));
-        let Some(revision) = revision.map(str::to_owned) else {
+        let Some(revision) = revision.map(Revision::new) else {
             return Ok(None);
         };
         let mut reading = Reading::new(&self.memory, &destination.owner.namespace);
@@ -121,8 +123,8 @@ impl Publisher {
         &self,
         objects: Collection<'_>,
         core: File,
-        revision: &str,
-        digests: &BTreeMap<String, String>,
+        revision: &Revision,
+        digests: &BTreeMap<String, Digest>,
         reading: &mut Reading,
     ) -> Result<Option<Vec<File>>, Error> {
         let mut files = vec![core];
@@ -171,12 +173,12 @@ impl Publisher {
         &self,
         objects: Collection<'_>,
         name: &str,
-        revision: &str,
-        digest: &str,
+        revision: &Revision,
+        digest: &Digest,
     ) -> Result<Option<File>, Error> {
         let environment = &objects.owner.environment;
         for object in [environment.object(name), environment.past_object(name, revision, digest)] {
-            if let Some(file) = self.read(objects, &object).await?.filter(|file| file.digest == digest) {
+            if let Some(file) = self.read(objects, &object).await?.filter(|file| file.digest == *digest) {
                 return Ok(Some(File { name: name.to_owned(), ..file }));
             }
         }

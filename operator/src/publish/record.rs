@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use remora_compile::digest::Digest;
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::Snapshot;
 use crate::{
-    api::{Changes, names::EnvironmentName},
+    api::{Changes, Revision, names::EnvironmentName},
     guard::GuardBaseline,
 };
 
@@ -36,7 +37,7 @@ pub struct Record {
     /// Digest of each file of this revision, by file name. While the next revision is written, the objects hold some
     /// files of it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) files: BTreeMap<String, String>,
+    pub(crate) files: BTreeMap<String, Digest>,
 }
 
 /// Earlier revision that is kept.
@@ -44,14 +45,14 @@ pub struct Record {
 #[serde(rename_all = "camelCase")]
 pub struct ArchivedRevision {
     /// Revision of the snapshot.
-    pub revision: String,
+    pub revision: Revision,
     /// Time at which the revision was published.
     pub published_at: Time,
     /// Flags that the revision changed when it was published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
     /// Digest of each file, by file name.
-    pub(super) files: BTreeMap<String, String>,
+    pub(super) files: BTreeMap<String, Digest>,
 }
 
 impl ArchivedRevision {
@@ -91,7 +92,7 @@ mod tests {
 
     fn past(revision: &str) -> ArchivedRevision {
         ArchivedRevision {
-            revision: revision.to_owned(),
+            revision: Revision::new(revision),
             published_at: Time(Timestamp::UNIX_EPOCH),
             changes: None,
             files: BTreeMap::new(),

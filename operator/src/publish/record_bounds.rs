@@ -1,7 +1,7 @@
 //! Bounds of the record in a core's annotation. Kubernetes refuses an object with more than 256 KiB of annotations, and
 //! the owner of the namespace may write any record there.
 
-use remora_compile::digest::digest;
+use remora_compile::digest::{self, Digest};
 use remora_snapshot::files;
 
 use super::record::{ArchivedRevision, Record};
@@ -12,20 +12,17 @@ pub(super) const RECORD_BYTES: usize = 192 << 10;
 const REVISIONS: usize = 64;
 /// Largest length of a revision, also in earlier formats.
 const REVISION: usize = 64;
-/// Length of a digest.
-const DIGEST: usize = 64;
-
 /// Prefix of a digest that is kept in place of a record.
 const DIGEST_PREFIX: &str = "sha256:";
 
 /// Returns what is kept of a record for which its namespace has no room: enough to see that the record has not changed.
 pub(super) fn record_digest(record: &str) -> String {
-    format!("{DIGEST_PREFIX}{}", digest(record.as_bytes()))
+    format!("{DIGEST_PREFIX}{}", Digest::of(record.as_bytes()))
 }
 
 /// True if the text has the form of such a digest.
 pub(super) fn is_record_digest(text: &str) -> bool {
-    text.strip_prefix(DIGEST_PREFIX).is_some_and(|digest| digest.len() == DIGEST)
+    text.strip_prefix(DIGEST_PREFIX).is_some_and(|digest| digest.len() == digest::LENGTH)
 }
 
 /// Revisions that a record has no room for.
@@ -70,7 +67,7 @@ impl Record {
         let mut pasts = lists.into_iter().flatten();
         lists.iter().all(|list| list.len() <= REVISIONS)
             && are_files(&self.files)
-            && pasts.all(|past| is_revision(&past.revision) && are_files(&past.files))
+            && pasts.all(|past| is_revision(past.revision.as_str()) && are_files(&past.files))
     }
 }
 
@@ -89,8 +86,8 @@ fn oldest(list: &[ArchivedRevision], needed: &[&str]) -> Option<usize> {
     free.rev().min_by_key(|(_, past)| past.published_at.0).map(|(number, _)| number)
 }
 
-fn are_files<'a>(digests: impl IntoIterator<Item = (&'a String, &'a String)>) -> bool {
-    digests.into_iter().all(|(file, digest)| is_file(file) && digest.len() == DIGEST)
+fn are_files<'a>(digests: impl IntoIterator<Item = (&'a String, &'a Digest)>) -> bool {
+    digests.into_iter().all(|(file, digest)| is_file(file) && digest.as_str().len() == digest::LENGTH)
 }
 
 /// True if the text has the form of a revision, which is part of names of objects.
@@ -113,16 +110,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::Revision;
 
     /// Returns a revision with all files that one can have.
     fn past(number: i64) -> ArchivedRevision {
         let names = (0..files::OVERRIDES_SLOTS).map(files::overrides);
         let parts = (0..files::MAX_CORE_PARTS).map(|part| files::core_part(files::CoreSet::A, part));
         ArchivedRevision {
-            revision: format!("{number:012}"),
+            revision: Revision::new(format!("{number:012}")),
             published_at: Time(Timestamp::from_second(1_000_000 + number).unwrap()),
             changes: None,
-            files: names.chain(parts).map(|name| (name, "a".repeat(DIGEST))).collect(),
+            files: names.chain(parts).map(|name| (name, Digest::of(b"a"))).collect(),
         }
     }
 
@@ -157,7 +155,7 @@ mod tests {
         let history: Vec<ArchivedRevision> = (0..40).rev().map(past).collect();
         let mut record = record(history, vec![past(0)]);
         let (pinned, second) = (past(0).revision, past(1).revision);
-        let evicted = record.evict(&[&pinned]);
+        let evicted = record.evict(&[pinned.as_str()]);
         assert!(size(&record) <= RECORD_BYTES && record.archived_in_other_kind.is_empty());
         assert_eq!(evicted.current[0].revision, second);
         assert!(revisions(&record.history).contains(&pinned.as_str()));
@@ -173,12 +171,12 @@ mod tests {
         kinds.evict(&[]);
         assert!(kinds.is_bounded());
         for revision in ["", "../secrets", "a b", &"a".repeat(REVISION + 1)] {
-            let altered = ArchivedRevision { revision: revision.to_owned(), ..past(1) };
+            let altered = ArchivedRevision { revision: Revision::new(revision), ..past(1) };
             assert!(!record(vec![altered], Vec::new()).is_bounded(), "{revision}");
         }
-        for (file, digest) in [("x", "a".repeat(DIGEST)), ("core", "a".to_owned())] {
+        for (file, digest) in [("x", json!(Digest::of(b"a"))), ("core", json!("a"))] {
             let mut altered = record(vec![past(1)], Vec::new());
-            altered.history[0].files.insert(file.to_owned(), digest);
+            altered.history[0].files.insert(file.to_owned(), serde_json::from_value(digest).unwrap());
             assert!(!altered.is_bounded(), "{file}");
         }
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use remora_compile::digest::Digest;
+
 use super::record::{ArchivedRevision, Record};
 use crate::api::Changes;
 
@@ -23,17 +25,17 @@ impl Record {
 
 fn past(past: &ArchivedRevision) -> usize {
     // A list may have room for twice as many revisions as it has.
-    let entry = 2 * size_of::<ArchivedRevision>() + text(&past.revision);
+    let entry = 2 * size_of::<ArchivedRevision>() + text(past.revision.as_str());
     entry + map(&past.files) + past.changes.as_ref().map_or(0, changes)
 }
 
 fn changes(changes: &Changes) -> usize {
     let names = [&changes.changed, &changes.added, &changes.removed].into_iter().flatten();
-    text(&changes.previous) + names.map(|name| 4 * size_of::<String>() + text(name)).sum::<usize>()
+    text(changes.previous.as_str()) + names.map(|name| 4 * size_of::<String>() + text(name)).sum::<usize>()
 }
 
-fn map(map: &BTreeMap<String, String>) -> usize {
-    let texts: usize = map.iter().map(|(key, value)| text(key) + text(value)).sum();
+fn map(map: &BTreeMap<String, Digest>) -> usize {
+    let texts: usize = map.iter().map(|(key, value)| text(key) + text(value.as_str())).sum();
     texts + map.len().div_ceil(NODE_PAIRS) * NODE
 }
 

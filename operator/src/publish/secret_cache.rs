@@ -19,7 +19,7 @@ use super::{
     write::Calls,
 };
 use crate::api::{
-    NamespacedName, ObjectKind,
+    NamespacedName, ObjectKind, Revision,
     names::{FORMAT, Format, annotation},
 };
 
@@ -147,7 +147,7 @@ impl Publisher {
         let Some(core) = core else { return Ok(()) };
         let record = object::record(&core).zip(owner::annotation(&core, annotation::REVISION));
         let Some((record, revision)) = record else { return Ok(()) };
-        for name in history::copies(secrets.owner, &record, revision) {
+        for name in history::copies(secrets.owner, &record, &Revision::new(revision)) {
             let found = self.calls(secrets).metadata(&name).await?;
             if found.is_none() {
                 cache.expect_late(name.clone());

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use remora_compile::digest::digest;
+use remora_compile::digest::Digest;
 use remora_snapshot::files;
 
 use super::Error;
 use crate::{
+    api::Revision,
     compiler::Response,
     memory::{Memory, Reserved, Share},
 };
@@ -22,11 +23,11 @@ const FILES_BYTES: usize =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Revision, which identifies the content of all files.
-    pub revision: String,
+    pub revision: Revision,
     /// Files in the order in which they are written: overrides first, the core last.
     pub files: Vec<File>,
     /// Digests of the parts in which the core is published. Empty if the core is published in one object.
-    pub(super) parts: Vec<String>,
+    pub(super) parts: Vec<Digest>,
     kept: Kept,
 }
 
@@ -49,14 +50,14 @@ pub struct File {
     pub name: String,
     /// Content of the file.
     pub bytes: Vec<u8>,
-    /// SHA-256 of the content, in hexadecimal.
-    pub digest: String,
+    /// Digest of the content.
+    pub digest: Digest,
 }
 
 impl File {
     /// Creates a file and computes its digest.
     pub fn new(name: String, bytes: Vec<u8>) -> Self {
-        let digest = digest(&bytes);
+        let digest = Digest::of(&bytes);
         Self { name, bytes, digest }
     }
 
@@ -73,7 +74,7 @@ impl File {
 
 impl Snapshot {
     /// Creates a snapshot and sorts its files into the order in which they are written.
-    pub fn new(revision: String, mut files: Vec<File>) -> Self {
+    pub fn new(revision: Revision, mut files: Vec<File>) -> Self {
         files.sort_by(|a, b| a.is_core().cmp(&b.is_core()).then_with(|| a.name.cmp(&b.name)));
         let parts = files.last().filter(|last| last.is_core()).map(|core| part_digests(&core.bytes));
         Self { revision, parts: parts.unwrap_or_default(), files, kept: Kept::default() }
@@ -107,7 +108,7 @@ impl Snapshot {
     }
 
     /// Returns the digest of each file that a copy of the snapshot has, by file name.
-    pub fn digests(&self) -> BTreeMap<String, String> {
+    pub fn digests(&self) -> BTreeMap<String, Digest> {
         let contents = self.archive_contents().into_iter();
         contents.map(|content| (content.file.into_owned(), content.digest.into_owned())).collect()
     }
@@ -142,7 +143,7 @@ impl Snapshot {
 impl From<Response> for Snapshot {
     fn from(compiled: Response) -> Self {
         let files = compiled.files.into_iter().map(|file| File::new(file.name, file.bytes)).collect();
-        Self::new(compiled.revision, files)
+        Self::new(Revision::new(compiled.revision), files)
     }
 }
 
@@ -184,8 +185,8 @@ pub(super) fn are_bounded(files: &[File]) -> bool {
 }
 
 /// Returns the digests of the parts of a core. Empty if the core is one object.
-fn part_digests(core: &[u8]) -> Vec<String> {
-    if core.len() <= files::MAX_FILE_BYTES { Vec::new() } else { files::parts(core).map(digest).collect() }
+fn part_digests(core: &[u8]) -> Vec<Digest> {
+    if core.len() <= files::MAX_FILE_BYTES { Vec::new() } else { files::parts(core).map(Digest::of).collect() }
 }
 
 #[cfg(test)]
@@ -195,7 +196,8 @@ mod tests {
     #[test]
     fn core_is_written_last() {
         let file = |name: &str| File::new(name.to_owned(), vec![1]);
-        let snapshot = Snapshot::new("r".to_owned(), vec![file("core"), file("overrides-01"), file("overrides-00")]);
+        let snapshot =
+            Snapshot::new(Revision::new("r"), vec![file("core"), file("overrides-01"), file("overrides-00")]);
         let names: Vec<_> = snapshot.files.iter().map(|file| file.name.as_str()).collect();
         assert_eq!(names, ["overrides-00", "overrides-01", "core"]);
     }
@@ -203,7 +205,7 @@ mod tests {
     #[test]
     fn files_beyond_those_of_largest_snapshot_are_not_bounded() {
         // The digest is not read.
-        let file = |name: String, bytes: usize| File { name, bytes: vec![0; bytes], digest: String::new() };
+        let file = |name: String, bytes: usize| File { name, bytes: vec![0; bytes], digest: Digest::of(&[]) };
         let names = (0..files::OVERRIDES_SLOTS).map(files::overrides);
         let names = names.chain((0..files::DOCUMENT_SLOTS).map(files::document));
         let mut largest: Vec<File> = names.map(|name| file(name, files::MAX_FILE_BYTES)).collect();

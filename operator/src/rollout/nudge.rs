@@ -22,7 +22,7 @@ use super::{
     pods::{self, Injected},
 };
 use crate::api::{
-    Reason,
+    Reason, Revision,
     names::{EnvironmentName, FIELD_MANAGER},
 };
 
@@ -82,7 +82,7 @@ impl NotListed {
 }
 
 /// True if the pod is not notified of the revision, and may not have started with it.
-pub(super) fn is_unnotified(pod: &Injected, revision: &str, published_at: Option<Timestamp>) -> bool {
+pub(super) fn is_unnotified(pod: &Injected, revision: &Revision, published_at: Option<Timestamp>) -> bool {
     match (&pod.notified, pod.created, published_at) {
         (Some(notified), ..) => notified != revision,
         // The time is in an annotation that a user may edit: the sum may be beyond what a timestamp can hold.
@@ -115,7 +115,7 @@ impl Nudger {
         &self,
         namespace: &str,
         environment: &EnvironmentName,
-        revision: &str,
+        revision: &Revision,
         published_at: Option<Timestamp>,
     ) -> Result<Nudged, NotListed> {
         tokio::time::timeout(TIMEOUT, self.pods.ready()).await.map_err(|_| NotListed)?;
@@ -125,7 +125,7 @@ impl Nudger {
         let names: Vec<String> = outdated.map(|pod| pod.name.clone()).collect();
         let outdated = names.len();
         let _notifying = self.in_progress.begin(namespace, environment.as_str());
-        let notified = self.patch_all(namespace, names, &environment.revision_annotation(), revision).await;
+        let notified = self.patch_all(namespace, names, &environment.revision_annotation(), revision.as_str()).await;
         Ok(Nudged { pods, notified, failed: outdated - notified })
     }
 
@@ -140,7 +140,7 @@ impl Nudger {
         &self,
         namespace: &str,
         environment: &EnvironmentName,
-        revision: &str,
+        revision: &Revision,
         time: usize,
         names: Vec<String>,
     ) -> usize {
@@ -259,7 +259,7 @@ mod tests {
         let (nudger, mut feed, counts) = scene();
         list(&mut feed, (0..PODS).map(|number| pod(&format!("web-{number}"), "shop")));
         let began = Instant::now();
-        let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b", None).await.unwrap();
+        let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), &Revision::new("0a1b"), None).await.unwrap();
         assert_eq!(nudged, Nudged { pods: PODS, notified: PODS, failed: 0 });
         let counts = counts.lock();
         assert_eq!((counts.most, counts.others), (CONCURRENT_PATCHES, 0), "patches at one time, other requests");
@@ -281,11 +281,12 @@ mod tests {
         let many = (0..5_000).map(|number| pod(&format!("web-{number}"), &format!("e{}", number % 50)));
         list(&mut feed, many.chain(other));
         let names: Vec<EnvironmentName> = (0..50).map(|number| format!("e{number}").parse().unwrap()).collect();
-        let all = futures::future::join_all(names.iter().map(|name| nudger.nudge("shop", name, "0a1b", None)));
+        let revision = Revision::new("0a1b");
+        let all = futures::future::join_all(names.iter().map(|name| nudger.nudge("shop", name, &revision, None)));
         let other = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let began = Instant::now();
-            nudger.nudge("other", &"shop".parse().unwrap(), "0a1b", None).await.unwrap();
+            nudger.nudge("other", &"shop".parse().unwrap(), &Revision::new("0a1b"), None).await.unwrap();
             began.elapsed()
         };
         let (_, other) = tokio::join!(all, other);
@@ -298,7 +299,8 @@ mod tests {
         list(&mut feed, (0..400).map(|number| pod(&format!("web-{number}"), &format!("e{}", number % 100))));
         let began = Instant::now();
         let names: Vec<EnvironmentName> = (0..100).map(|number| format!("e{number}").parse().unwrap()).collect();
-        let all = names.iter().map(|environment| nudger.nudge("shop", environment, "0a1b", None));
+        let revision = Revision::new("0a1b");
+        let all = names.iter().map(|environment| nudger.nudge("shop", environment, &revision, None));
         let notified: usize = futures::future::join_all(all).await.into_iter().map(|done| done.unwrap().notified).sum();
         assert_eq!((notified, counts.lock().most), (400, PATCHES));
         assert!(began.elapsed() >= GAP * 399, "{:?}", began.elapsed());
@@ -310,7 +312,7 @@ mod tests {
         let mut told = pod("told", "shop");
         told["metadata"]["annotations"]["remora.dev/revision.shop"] = json!("0a1b 3");
         list(&mut feed, [told, pod("late", "other, shop"), pod("other", "shopping")]);
-        let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b", None).await.unwrap();
+        let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), &Revision::new("0a1b"), None).await.unwrap();
         assert_eq!(nudged, Nudged { pods: 2, notified: 1, failed: 0 });
         assert_eq!(counts.lock().notified.keys().collect::<Vec<_>>(), ["late"]);
     }
@@ -319,7 +321,7 @@ mod tests {
     fn any_time_of_publication_is_compared() {
         let pod = |created| Injected { created: Some(created), notified: None, ..Injected::named("web") };
         for published_at in [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX] {
-            let is_unnotified = |created| is_unnotified(&pod(created), "r1", Some(published_at));
+            let is_unnotified = |created| is_unnotified(&pod(created), &Revision::new("r1"), Some(published_at));
             assert!(is_unnotified(published_at));
             assert_eq!(is_unnotified(Timestamp::MAX), published_at == Timestamp::MAX, "{published_at}");
         }
@@ -347,7 +349,8 @@ mod tests {
             ],
         );
         let published_at = "2026-11-20T12:00:00Z".parse().ok();
-        let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b", published_at).await.unwrap();
+        let nudged =
+            nudger.nudge("shop", &"shop".parse().unwrap(), &Revision::new("0a1b"), published_at).await.unwrap();
         assert_eq!(nudged, Nudged { pods: 5, notified: 4, failed: 0 });
         assert_eq!(counts.lock().notified.keys().collect::<Vec<_>>(), ["at-once", "before", "other", "unknown"]);
     }
@@ -355,7 +358,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pods_that_are_not_listed_in_time_are_an_error() {
         let (nudger, _feed, _) = scene();
-        let error = nudger.nudge("shop", &"shop".parse().unwrap(), "0a1b", None).await.unwrap_err();
+        let error = nudger.nudge("shop", &"shop".parse().unwrap(), &Revision::new("0a1b"), None).await.unwrap_err();
         assert_eq!(error.reason(), Reason::ListPodsTimeout);
     }
 }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use self::rounds::observe;
 use crate::{
-    api::{ObjectKind, Pods, names::EnvironmentName},
+    api::{ObjectKind, Pods, Revision, names::EnvironmentName},
     injection::Slots,
     rollout::{RunningPods, nudge::Nudger, sidecar::SidecarClient},
     source::trigger::TriggerSender,
@@ -33,7 +33,7 @@ pub struct ObservationTarget {
     /// Name of the FeatureEnvironment.
     pub environment: EnvironmentName,
     /// Revision that is published.
-    pub revision: String,
+    pub revision: Revision,
     /// Size of the files in the volume of a pod, in bytes.
     pub bytes: usize,
     /// Kind of the objects that hold the snapshot.

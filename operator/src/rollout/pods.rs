@@ -16,7 +16,7 @@ use remora_snapshot::files::{self, CoreSet};
 use super::injected_pod::{Container, InjectedPod, Resources};
 use crate::{
     api::{
-        ObjectKind,
+        ObjectKind, Revision,
         names::{EnvironmentName, Format, sidecar},
     },
     injection::{Slots, pods, quantity::Quantity},
@@ -82,7 +82,7 @@ pub struct Injected {
     /// True if the pod is being deleted. Its application may go on until the grace period ends.
     pub(super) is_ending: bool,
     /// Revision that the pod was notified of last.
-    pub(super) notified: Option<String>,
+    pub(super) notified: Option<Revision>,
     /// Admin address of the sidecar, while the sidecar runs.
     pub(crate) admin: Option<SocketAddr>,
     /// Capacity of the pod's volumes in bytes, if memory limits bound it.
@@ -123,7 +123,7 @@ impl Injected {
             uid: pod.uid().unwrap_or_default(),
             name: pod.name_any(),
             is_ending: pod.meta().deletion_timestamp.is_some(),
-            notified: environment.notified_revision(pod.annotations()).map(str::to_owned),
+            notified: environment.notified_revision(pod.annotations()).map(Revision::new),
             admin: admin(pod),
             capacity: capacity(pod),
             volume: volume(pod, environment),
@@ -245,7 +245,7 @@ mod tests {
         let notified = |text: &str| {
             read(|pod| pod["metadata"]["annotations"]["remora.dev/revision.shop"] = json!(text)).unwrap().notified
         };
-        assert_eq!((notified("0a1b"), notified("0a1b 3")), (Some("0a1b".to_owned()), Some("0a1b".to_owned())));
+        assert_eq!((notified("0a1b"), notified("0a1b 3")), (Some(Revision::new("0a1b")), Some(Revision::new("0a1b"))));
         assert_eq!((notified(""), read(|_| {}).unwrap().notified), (None, None));
         assert_eq!(notified(&"0".repeat(REVISION_MAX + 1)), None, "each pod would keep the text in memory");
     }

@@ -8,7 +8,7 @@ use serde::{
     de::{self, MapAccess, Visitor},
 };
 
-use crate::fair_semaphore::FairSemaphore;
+use crate::{api::Revision, fair_semaphore::FairSemaphore};
 
 /// Number of sidecars that are asked at a time, over all environments.
 const CONCURRENT_REQUESTS: usize = 64;
@@ -42,7 +42,7 @@ pub struct Error(#[from] reqwest::Error);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// The sidecar serves this revision of the environment, or none yet.
-    Serves(Option<String>),
+    Serves(Option<Revision>),
     /// The sidecar did not answer, or not as a sidecar does.
     Silent,
 }
@@ -83,7 +83,7 @@ impl SidecarClient {
     pub(super) async fn ask(&self, address: SocketAddr, namespace: &str, environment: &str) -> Reply {
         let _permit = self.questions.acquire(namespace).await;
         match self.text(address, "revisions", ANSWER_BYTES_MAX).await {
-            Some(text) => Reply::Serves(revision(&text, environment).map(str::to_owned)),
+            Some(text) => Reply::Serves(revision(&text, environment).map(Revision::new)),
             None => Reply::Silent,
         }
     }

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 /// Capacity of the channel of requests. A sender waits while the channel is full.
 const WAITING: usize = 1024;
 
-/// Reason for a reconciliation. Of two triggers, the later variant is kept, and does all that the earlier one asks for.
+/// Reason for a reconciliation. Of two triggers, the later variant is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trigger {
     /// The status has something to report, or the environment has waited for its turn.

@@ -19,7 +19,7 @@ use remora_compile::{
     prune::{Rules, prune},
 };
 use remora_operator::{
-    api::names::EnvironmentName,
+    api::{Revision, names::EnvironmentName},
     ask::{self, Arguments, Cluster, Failure},
     publish::{ArchivedRevision, File, Snapshot},
 };
@@ -79,7 +79,7 @@ fn snapshot(features: &Features<'_>) -> Snapshot {
     let pruned = prune(parse(document.as_bytes()).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
     let compiled = compile(&pruned, &Options { environment: "storefront", ..Options::default() }).unwrap();
     let files = compiled.files.into_iter().map(|file| File::new(file.name, file.bytes)).collect();
-    Snapshot::new(compiled.revision.to_string(), files)
+    Snapshot::new(Revision::new(compiled.revision.to_string()), files)
 }
 
 fn config_map(name: &str, file: &File, annotations: &Value) -> Value {
@@ -127,7 +127,7 @@ impl World {
             },
         });
         world.put(&format!("{ENVIRONMENTS}/storefront"), object);
-        Self { revisions: vec![first.revision, second.revision], ..world }
+        Self { revisions: [first, second].map(|snapshot| snapshot.revision.to_string()).to_vec(), ..world }
     }
 
     /// Replaces the published core by one in parts, with flags of 20,000 characters. Returns the number of its parts.

@@ -96,8 +96,10 @@ impl Process {
             sidecars: SIDECARS.clone(),
             webhook_receiver: receiver,
             metrics: Metrics::default(),
-            instance: None,
-            memory: remora_operator::memory::Memory::for_long(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
+            instance: "test".to_owned(),
+            memory: remora_operator::memory::Memory::with_reserve(
+                remora_operator::controller::reconcile::SNAPSHOTS_MAX,
+            ),
         };
         // The watch shows no pods: notifications run beside the reconciliation, so no plan could name their writes.
         let (pods, mut pods_feed) = running_pods();

@@ -272,6 +272,9 @@ impl State {
         match method {
             "GET" => self.objects.get(name).map_or((404, missing), |object| (200, object.clone())),
             "DELETE" => {
+                if let Some(refusal) = self.refused.get(name) {
+                    return refusal.clone();
+                }
                 let found = self.objects.get(name).cloned().unwrap_or_default();
                 let wanted = &body["preconditions"];
                 assert_eq!(wanted["uid"], found["metadata"]["uid"], "deleted without looking");

@@ -53,8 +53,8 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
         client,
         sidecars: SidecarClient::new().unwrap(),
         metrics: Metrics::default(),
-        instance: None,
-        memory: remora_operator::memory::Memory::for_long(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
+        instance: "test".to_owned(),
+        memory: remora_operator::memory::Memory::with_reserve(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
     };
     let (stop, stopping) = watch::channel(false);
     let namespaces: Vec<String> = namespaces.iter().map(|name| (*name).to_owned()).collect();

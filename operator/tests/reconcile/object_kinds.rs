@@ -122,23 +122,6 @@ async fn reconciliation_of_published_config_maps_without_due_fetch_makes_no_call
 }
 
 #[tokio::test]
-async fn deleted_secret_is_restored_within_minute_whatever_the_interval_is() {
-    let cluster = Cluster::default();
-    cluster.put(&flags(&document("a")));
-    let mut operator = Operator::start(&cluster);
-    let spec = json!({"delivery": {"as": "Secret"}, "refresh": {"interval": "24h"}});
-    operator.turn(fenv(1, &spec)).await;
-    let object = reported(&cluster, 1, &spec);
-    cluster.take(SECRET);
-    let (action, _) = operator.turn(object.clone()).await;
-    let rest = wait(&action);
-    assert!(rest <= Duration::from_secs(60), "{rest:?}");
-    pass(rest).await;
-    operator.turn(object).await;
-    assert!(cluster.get(SECRET).is_some());
-}
-
-#[tokio::test]
 async fn secret_of_another_owner_is_not_touched() {
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
@@ -216,6 +199,30 @@ async fn refused_kind_leaves_previous_kind_published() {
     operator.turn(reported(&cluster, 3, &json!({}))).await;
     is(&cluster.last_status(), "Published", ("True", "Published"));
     assert_eq!(cluster.last_status()["unfinished"], Value::Null, "there is no Secret");
+}
+
+/// The status is written before the first Secret, and neither a request nor a due fetch shortens the pause after it failed.
+#[tokio::test]
+async fn refused_status_before_first_secret_is_retried_with_back_off() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let mut object = reported(&cluster, 2, &secret());
+    object["metadata"]["annotations"] = json!({"remora.dev/refresh": "1"});
+    cluster.refuse_writes(Some((500, json!({"status": "Failure", "message": "no", "code": 500}))));
+    let (mut reports, mut waited) = (0, Duration::ZERO);
+    while waited < Duration::from_secs(120) {
+        let (action, calls) = operator.turn(object.clone()).await;
+        reports += calls.iter().filter(|call| *call == "report").count();
+        pass(wait(&action)).await;
+        waited += wait(&action);
+    }
+    assert!((4..=60).contains(&reports), "{reports} writes of the status in {waited:?}");
+    cluster.refuse_writes(None);
+    pass(Duration::from_secs(330)).await;
+    let (_, calls) = operator.turn(object).await;
+    assert!(cluster.get(SECRET).is_some(), "{calls:?}");
 }
 
 /// The next process finds Secrets by their names only if the status says that there may be some.

@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use remora_operator::{
-    api::ObjectKind,
+    api::{ObjectKind, Revision},
     publish::{ArchivedRevision, Destination, Error, File, Publisher, Snapshot, WriteCache},
 };
 use remora_snapshot::{
@@ -31,7 +31,7 @@ fn snapshot(bytes: usize, fill: &str) -> Snapshot {
         Environment { client_key: "client".to_owned(), features: vec![feature], ..Environment::default() };
     let written = write(&environment, MAX_FILE_BYTES).unwrap();
     let files = written.files.into_iter().map(|file| File::new(file.name, file.bytes)).collect();
-    Snapshot::new(written.revision.to_string(), files)
+    Snapshot::new(Revision::new(written.revision.to_string()), files)
 }
 
 fn small(fill: &str) -> Snapshot {
@@ -73,10 +73,10 @@ fn parts(cluster: &Cluster, kind: ObjectKind, set: CoreSet, length: Option<usize
 }
 
 /// Returns the revision that a sidecar serves if it starts now, by the rules of the format.
-fn served(cluster: &Cluster, kind: ObjectKind) -> Option<String> {
+fn served(cluster: &Cluster, kind: ObjectKind) -> Option<Revision> {
     let core = carried(cluster, kind, files::CORE)?;
     let Some(pointer) = Pointer::read(&core).unwrap() else {
-        return Some(Reader::read(core).unwrap().revision().to_string());
+        return Some(Revision::new(Reader::read(core).unwrap().revision().to_string()));
     };
     let pointed = parts(cluster, kind, pointer.set(), Some(pointer.length()));
     let pointed = pointed.and_then(|core| Reader::read_parts(core, &pointer).ok());
@@ -84,7 +84,7 @@ fn served(cluster: &Cluster, kind: ObjectKind) -> Option<String> {
         let core = parts(cluster, kind, pointer.set().other(), None)?;
         Reader::read_other_parts(core, &pointer).ok()
     };
-    pointed.or_else(other).map(|core| core.revision().to_string())
+    pointed.or_else(other).map(|core| Revision::new(core.revision().to_string()))
 }
 
 fn patches(calls: &[String]) -> Vec<&str> {
@@ -174,7 +174,7 @@ async fn lagging_watch_does_not_direct_publication_to_published_set() {
     desk.publisher.publish(&destination(), &large(2, "z"), None, &mut desk.cache).await.unwrap();
     assert_eq!(patches(&desk.cluster.calls()), ["core-a-00", "core-a-01", "core"]);
     let other = parts(&desk.cluster, ObjectKind::ConfigMap, CoreSet::B, None).unwrap();
-    assert_eq!(Reader::read(other).unwrap().revision().to_string(), second.revision);
+    assert_eq!(Reader::read(other).unwrap().revision().to_string(), second.revision.as_str());
 }
 
 /// A pointer whose write timed out may have arrived, and the watch may not show it yet.
@@ -190,17 +190,17 @@ async fn write_without_answer_does_not_direct_publication_to_published_set() {
     desk.publisher.publish(&destination(), &large(2, "z"), None, &mut desk.cache).await.unwrap();
     assert_eq!(patches(&desk.cluster.calls()), ["core-b-00", "core-b-01", "core"]);
     let other = parts(&desk.cluster, ObjectKind::ConfigMap, CoreSet::A, None).unwrap();
-    assert_eq!(Reader::read(other).unwrap().revision().to_string(), second.revision);
+    assert_eq!(Reader::read(other).unwrap().revision().to_string(), second.revision.as_str());
 }
 
 #[tokio::test]
 async fn core_beyond_all_parts_is_refused_without_write() {
     let mut desk = Desk::new(Duration::MAX);
     let core = File::new(files::CORE.to_owned(), vec![0; MAX_CORE_BYTES + 1]);
-    let (written, calls) = desk.publish(&Snapshot::new("1".to_owned(), vec![core])).await;
+    let (written, calls) = desk.publish(&Snapshot::new(Revision::new("1"), vec![core])).await;
     assert!(matches!(written, Err(Error::CapacityExceeded { .. })) && calls.is_empty(), "{calls:?}");
     let core = File::new(files::CORE.to_owned(), vec![0; MAX_FILE_BYTES + 1]);
-    let (written, calls) = desk.publish(&Snapshot::new("1".to_owned(), vec![core])).await;
+    let (written, calls) = desk.publish(&Snapshot::new(Revision::new("1"), vec![core])).await;
     assert!(matches!(written, Err(Error::Indivisible(_))) && patches(&calls).is_empty(), "{calls:?}");
 }
 

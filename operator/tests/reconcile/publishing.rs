@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
-use remora_operator::api::ObjectKind;
+use remora_operator::api::{ObjectKind, Revision};
 use remora_operator::publish::{
     ArchivedRevision, Destination, Error, File, ObjectsFeed, Owner, Publisher, Snapshot, WriteCache,
 };
@@ -53,7 +53,7 @@ pub(super) fn destination() -> Destination {
 
 pub(super) fn snapshot(revision: &str, files: &[(&str, &str)]) -> Snapshot {
     let files = files.iter().map(|(name, bytes)| File::new((*name).to_owned(), bytes.as_bytes().to_vec()));
-    Snapshot::new(revision.to_owned(), files.collect())
+    Snapshot::new(Revision::new(revision), files.collect())
 }
 
 #[tokio::test]
@@ -129,6 +129,19 @@ async fn surplus_object_is_deleted_after_grace_period() {
     let (_, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
     assert_eq!(calls, ["patch remora-a-v3-core", "delete remora-a-v3-overrides-00"]);
     assert_eq!(desk.cluster.names(), ["remora-a-v3-core"]);
+}
+
+#[tokio::test]
+async fn refused_deletion_of_surplus_object_does_not_fail_publication() {
+    let mut desk = Desk::new(Duration::ZERO);
+    desk.publish(&snapshot("1", &[("core", "c"), ("overrides-00", "x")])).await.0.unwrap();
+    desk.cluster.refuse("remora-a-v3-overrides-00", 403, "no");
+    let (written, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
+    assert_eq!(written.unwrap(), 1);
+    assert_eq!(calls, ["patch remora-a-v3-core", "delete remora-a-v3-overrides-00"]);
+    desk.cluster.relent();
+    let (written, calls) = desk.publish(&snapshot("2", &[("core", "d")])).await;
+    assert_eq!((written.unwrap(), calls), (0, vec!["delete remora-a-v3-overrides-00".to_owned()]));
 }
 
 #[tokio::test]

@@ -93,8 +93,8 @@ pub(super) fn deps(client: Client) -> Deps {
         client,
         sidecars: SidecarClient::new().unwrap(),
         metrics: Metrics::default(),
-        instance: None,
-        memory: remora_operator::memory::Memory::for_long(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
+        instance: "test".to_owned(),
+        memory: remora_operator::memory::Memory::with_reserve(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
     }
 }
 

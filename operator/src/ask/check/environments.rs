@@ -6,7 +6,7 @@ use remora_tools::counted;
 
 use super::finding::{Finding, Level};
 use crate::{
-    api::{FeatureEnvironment, FeatureEnvironmentStatus, names::annotation},
+    api::{FeatureEnvironment, FeatureEnvironmentStatus, Revision, names::annotation},
     controller::report::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
 };
 
@@ -52,7 +52,7 @@ fn of_environment(environment: &FeatureEnvironment) -> Vec<Finding> {
         findings.push(Finding::new(Level::Note, &subject, message, remedy));
     }
     if findings.iter().all(|finding| finding.level <= Level::Note) {
-        let revision = status.revision.as_deref().unwrap_or("none");
+        let revision = status.revision.as_ref().map_or("none", Revision::as_str);
         findings.insert(0, Finding::ok(&subject, format!("revision {revision} is published and confirmed")));
     }
     findings

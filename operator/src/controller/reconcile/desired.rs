@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::observe::Observed;
 use crate::{
-    api::{ObjectKind, PastRevision},
+    api::{ObjectKind, PastRevision, Revision},
     controller::report::{Failure, Pin},
     publish::{ArchivedRevision, Record, Snapshot, WriteCache},
 };
@@ -16,8 +16,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Desired {
     pub(super) snapshot: Option<DesiredSnapshot>,
-    /// Time of the next attempt to read the published snapshot back, if it was read and had no room in memory.
-    pub(super) lacks_memory: Option<Instant>,
+    /// Time of the next attempt to read the published snapshot back. `Some` while it has no room in memory.
+    pub(super) next_recovery: Option<Instant>,
     pub(super) cache: WriteCache,
     /// Kind of the published objects.
     kind: Option<ObjectKind>,
@@ -47,8 +47,9 @@ pub(super) struct BackOff {
     pub(super) until: Instant,
     pub(super) failure: Failure,
     pub(super) pin: Pin,
-    /// True if the published objects could not be read, so the operator does not know what is published.
-    pub(super) is_blind: bool,
+    /// True if the source is not read before the pause ends either: the published objects could not be read, or the status
+    /// that has to be written before them.
+    pub(super) blocks_read: bool,
 }
 
 impl Desired {
@@ -78,8 +79,8 @@ impl Desired {
         record.archived_in_other_kind.extend(past.into_iter().chain(dropped));
     }
 
-    pub(super) fn revision(&self) -> Option<&str> {
-        self.snapshot.as_ref().map(|desired| desired.snapshot.revision.as_str())
+    pub(super) fn revision(&self) -> Option<&Revision> {
+        self.snapshot.as_ref().map(|desired| &desired.snapshot.revision)
     }
 
     /// Returns the time at which the desired revision was published first, if it is known.
@@ -114,17 +115,17 @@ impl Desired {
     }
 
     /// Returns the record of the `published` revision, if it is known.
-    pub(super) fn published<'a>(&'a self, observed: &'a Observed, published: Option<&str>) -> Option<&'a Record> {
+    pub(super) fn published<'a>(&'a self, observed: &'a Observed, published: Option<&Revision>) -> Option<&'a Record> {
         let published = published?;
         if self.revision() == Some(published) {
             return self.snapshot.as_ref().and_then(|desired| desired.record.as_ref());
         }
-        observed.record.as_ref().filter(|_| observed.revision.as_deref() == Some(published))
+        observed.record.as_ref().filter(|_| observed.revision.as_ref() == Some(published))
     }
 
     /// Lists the archived revisions for the status, without the `published` one.
-    pub(super) fn history(&self, observed: &Observed, published: Option<&str>) -> Vec<PastRevision> {
-        let past = self.past(observed).iter().filter(|past| Some(past.revision.as_str()) != published);
+    pub(super) fn history(&self, observed: &Observed, published: Option<&Revision>) -> Vec<PastRevision> {
+        let past = self.past(observed).iter().filter(|past| Some(&past.revision) != published);
         past.map(|past| PastRevision {
             revision: past.revision.clone(),
             published_at: past.published_at.clone(),

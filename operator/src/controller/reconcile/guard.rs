@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{desired::Desired, environment::Environment, observe::Observed, read::compile::Compiled};
 use crate::{
-    api::names::annotation,
+    api::{Revision, names::annotation},
     controller::report::{Contents, Failure},
     guard::{GuardBaseline, Violation},
     publish::Snapshot,
@@ -57,7 +57,7 @@ impl Candidate {
     }
 
     /// Returns the revision that waits for approval.
-    pub(super) fn pending_revision(&self) -> Option<&str> {
+    pub(super) fn pending_revision(&self) -> Option<&Revision> {
         match self.blocked.as_ref()? {
             Blocked::Pending(compiled, _) => Some(&compiled.snapshot.revision),
             Blocked::Uncompiled(_) => None,
@@ -96,7 +96,7 @@ impl Candidate {
 
     /// Accepts the snapshot that waits for approval, if `approved` is its revision.
     pub(super) fn approve(&mut self, approved: Option<&str>) {
-        if approved.is_none() || self.pending_revision() != approved {
+        if approved.is_none() || self.pending_revision().map(Revision::as_str) != approved {
             return;
         }
         if let Some(Blocked::Pending(compiled, _)) = self.blocked.take() {
@@ -114,10 +114,10 @@ pub(super) fn check(
     compiled: Compiled,
 ) {
     let newest = candidate.newest();
-    let newest_revision = newest.map(|newest| newest.snapshot.revision.as_str());
+    let newest_revision = newest.map(|newest| &newest.snapshot.revision);
     let published = observed.record.as_ref().map(|record| &record.document);
     let against = Against {
-        known: [desired.revision(), newest_revision, observed.revision.as_deref()].into_iter().flatten().collect(),
+        known: [desired.revision(), newest_revision, observed.revision.as_ref()].into_iter().flatten().collect(),
         approved: environment.approved_revision(),
         baseline: newest.map(|newest| &newest.baseline).or(published),
         // The schema limits the value to 0 to 100.
@@ -135,7 +135,7 @@ pub(super) fn check(
 #[derive(Debug)]
 struct Against<'a> {
     /// Revisions that are published, desired or accepted already.
-    known: Vec<&'a str>,
+    known: Vec<&'a Revision>,
     /// Revision that a person approved.
     approved: Option<&'a str>,
     /// Summary of the document that was accepted last.
@@ -146,15 +146,15 @@ struct Against<'a> {
 
 /// Checks a compiled snapshot against the guard. Returns the violation, if any.
 fn violation(compiled: &Compiled, against: &Against<'_>) -> Option<Violation> {
-    let revision = compiled.snapshot.revision.as_str();
-    if against.known.contains(&revision) || against.approved == Some(revision) {
+    let revision = &compiled.snapshot.revision;
+    if against.known.contains(&revision) || against.approved == Some(revision.as_str()) {
         return None;
     }
     compiled.baseline.violation(against.baseline?, against.max_shrink_percent)
 }
 
 /// Describes a violation, with the command that approves the revision.
-fn failure(environment: &Environment<'_>, violation: &Violation, revision: &str) -> Failure {
+fn failure(environment: &Environment<'_>, violation: &Violation, revision: &Revision) -> Failure {
     let (namespace, name, approve) = (&environment.namespace, &environment.name, annotation::CONFIRM);
     let message = format!(
         "held back: {violation}. To publish the document all the same: kubectl -n {namespace} annotate fenv {name} --overwrite {approve}={revision}"

@@ -63,6 +63,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::Revision;
     use crate::publish::File;
 
     #[test]
@@ -80,7 +81,7 @@ mod tests {
         let record = json!({"publishedAt": "2026-11-24T00:00:00Z", "document": document, "history": vec![past; 20]});
         let record: Record = serde_json::from_value(record).unwrap();
         let keep = |bytes: usize, record: Option<&Record>| {
-            let snapshot = Snapshot::new("r".to_owned(), vec![File::new("core".to_owned(), vec![1])]);
+            let snapshot = Snapshot::new(Revision::new("r"), vec![File::new("core".to_owned(), vec![1])]);
             keep_read(&Environment::new(&object), &Memory::new(bytes), snapshot, record).is_some()
         };
         assert!(keep(100_000, None) && !keep(100_000, Some(&record)));

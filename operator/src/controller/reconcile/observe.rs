@@ -1,7 +1,7 @@
 //! Observe step: reads once which revision the cluster has.
 
 use crate::{
-    api::names::Format,
+    api::{Revision, names::Format},
     publish::{Destination, Error, Publisher, Record, WriteCache},
 };
 
@@ -10,7 +10,7 @@ use crate::{
 pub(super) struct Observed {
     pub(super) destination: Destination,
     /// Revision that is published in the current format.
-    pub(super) revision: Option<String>,
+    pub(super) revision: Option<Revision>,
     /// Record of the published revision.
     pub(super) record: Option<Record>,
     /// Other format in which a revision is published, if none is published in the current format.

@@ -4,6 +4,8 @@ pub(super) mod compile;
 pub(super) mod fetch;
 pub(super) mod refresh;
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use self::{
@@ -11,12 +13,16 @@ use self::{
     fetch::{FetchStep, SourceState, fetch, record_read},
     refresh::Requests,
 };
-use super::{Context, environment::Environment, error::Error};
+use super::{
+    environment::Environment,
+    error::Error,
+    namespace_bound::{self, NamespaceBound},
+};
 use crate::{
     api::FeatureEnvironmentStatus,
-    compiler,
-    controller::metrics::{Outcome, Step},
-    source::trigger::Trigger,
+    compiler::{self, Compiler},
+    controller::metrics::{Metrics, Outcome, Step},
+    source::{fetch::Fetcher, trigger::Trigger},
 };
 
 /// Number of fetches in one reconciliation if the environment changes between two pages of its document.
@@ -44,61 +50,76 @@ pub(super) struct Known<'a> {
     pub(super) is_lost: bool,
 }
 
-/// Fetches and compiles the document if a fetch is due.
-///
-/// # Errors
-/// If the prune rules are invalid, the source returns no document, or the document cannot be compiled.
-pub(super) async fn read_if_due(
-    environment: &Environment<'_>,
-    context: &Context,
-    known: Known<'_>,
-    source: &mut SourceState,
-    requests: &mut Requests,
-) -> Result<Read, Error> {
-    let mut trigger = context.states.take_trigger(&environment.namespace, &environment.name);
-    if refresh::is_pending(environment, known.status) {
-        // The fetch that serves the request may be a later one, if this one has to wait for room.
-        source.forget_for_request();
-        if requests.start(Instant::now()) {
-            trigger = Some(Trigger::Requested);
-        }
-    }
-    source.apply_trigger(trigger, Instant::now());
-    if !source.is_due(trigger, known.is_lost, Instant::now()) {
-        return Ok(Read::NotRun);
-    }
-    let Some(_place) = context.documents.begin(&environment.namespace) else {
-        source.waits_for_room();
-        context.metrics.begin(Step::Fetch).end(Outcome::Busy);
-        return Ok(Read::NotRun);
-    };
-    // Invalid rules are reported before the source is asked; the child process applies the rules.
-    compiler::rules(&environment.spec.prune)?;
-    for _ in 1..FETCHES {
-        match read(environment, context, known.has_snapshot, source).await {
-            Err(Error::Compile(compiler::Error::ChangedBetweenPages)) => {}
-            done => return done,
-        }
-    }
-    read(environment, context, known.has_snapshot, source).await
+/// Reads sources: what all environments share for it.
+pub(super) struct Reader {
+    fetcher: Arc<Fetcher>,
+    compiler: Arc<Compiler>,
+    /// Documents from the fetch to the compiled snapshot.
+    documents: NamespaceBound,
+    metrics: Metrics,
 }
 
-async fn read(
-    environment: &Environment<'_>,
-    context: &Context,
-    has_snapshot: bool,
-    source: &mut SourceState,
-) -> Result<Read, Error> {
-    let Context { fetcher, compiler, metrics, .. } = context;
-    let document = match fetch(environment, fetcher, metrics, source, has_snapshot).await? {
-        FetchStep::Postponed => return Ok(Read::NotRun),
-        FetchStep::Unchanged => return Ok(Read::Unchanged),
-        FetchStep::Document(document) => *document,
-    };
-    let compiled = compile(environment, compiler, metrics, document).await.map_err(Error::from);
-    // A document that cannot be compiled was read all the same.
-    if compiled.as_ref().map_or_else(Error::is_of_document, |_| true) {
-        record_read(environment, metrics, source);
+impl Reader {
+    pub(super) fn new(fetcher: Arc<Fetcher>, compiler: Arc<Compiler>, metrics: Metrics) -> Self {
+        Self { fetcher, compiler, documents: NamespaceBound::new(namespace_bound::DOCUMENTS), metrics }
     }
-    Ok(Read::Compiled(Box::new(compiled?)))
+
+    /// Fetches and compiles the document if a fetch is due. `trigger` is the strongest one since the last reconciliation.
+    ///
+    /// # Errors
+    /// If the prune rules are invalid, the source returns no document, or the document cannot be compiled.
+    pub(super) async fn read_if_due(
+        &self,
+        environment: &Environment<'_>,
+        mut trigger: Option<Trigger>,
+        known: Known<'_>,
+        source: &mut SourceState,
+        requests: &mut Requests,
+    ) -> Result<Read, Error> {
+        if refresh::is_pending(environment, known.status) {
+            // The fetch that serves the request may be a later one, if this one has to wait for room.
+            source.forget_for_request();
+            if requests.start(Instant::now()) {
+                trigger = Some(Trigger::Requested);
+            }
+        }
+        source.apply_trigger(trigger, Instant::now());
+        if !source.is_due(trigger, known.is_lost, Instant::now()) {
+            return Ok(Read::NotRun);
+        }
+        let Some(_place) = self.documents.begin(&environment.namespace) else {
+            source.waits_for_room();
+            self.metrics.begin(Step::Fetch).end(Outcome::Busy);
+            return Ok(Read::NotRun);
+        };
+        // Invalid rules are reported before the source is asked; the child process applies the rules.
+        compiler::rules(&environment.spec.prune)?;
+        for _ in 1..FETCHES {
+            match self.read(environment, known.has_snapshot, source).await {
+                Err(Error::Compile(compiler::Error::ChangedBetweenPages)) => {}
+                done => return done,
+            }
+        }
+        self.read(environment, known.has_snapshot, source).await
+    }
+
+    async fn read(
+        &self,
+        environment: &Environment<'_>,
+        has_snapshot: bool,
+        source: &mut SourceState,
+    ) -> Result<Read, Error> {
+        let Self { fetcher, compiler, metrics, .. } = self;
+        let document = match fetch(environment, fetcher, metrics, source, has_snapshot).await? {
+            FetchStep::Postponed => return Ok(Read::NotRun),
+            FetchStep::Unchanged => return Ok(Read::Unchanged),
+            FetchStep::Document(document) => *document,
+        };
+        let compiled = compile(environment, compiler, metrics, document).await.map_err(Error::from);
+        // A document that cannot be compiled was read all the same.
+        if compiled.as_ref().map_or_else(Error::is_of_document, |_| true) {
+            record_read(environment, metrics, source);
+        }
+        Ok(Read::Compiled(Box::new(compiled?)))
+    }
 }

@@ -24,13 +24,13 @@ use super::{
     error::Error,
     observe::{Observed, observe},
     publish::{recover::recover, restore::run_and_restore, withdraw::unfinished},
-    read::{Known, Read, read_if_due, refresh},
+    read::{Known, Read, refresh},
     report::{report, report_ahead},
     schedule,
     state::EnvironmentState,
 };
 use crate::{
-    controller::report::{FETCHED, FetchOutcome, Pin, Publication, WorkOutcome},
+    controller::report::{FETCHED, FetchOutcome, Pin, Publication, TaskStates, WorkOutcome},
     publish::Destination,
 };
 
@@ -75,7 +75,8 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     };
     let rest = fetcher.read_budget().webhook_rest(&environment.uid);
     webhook_receiver.pace(&environment.namespace, &environment.name, rest);
-    let tasks = start_tasks(environment, context, state, observed.as_ref(), work.revision.as_deref(), webhook).await;
+    let tasks = start_tasks(environment, context, state, observed.as_ref(), work.revision.as_ref()).await;
+    let tasks = TaskStates { webhook, ..tasks };
     let unfinished = unfinished(environment, &context.publisher, &state.reported, observed.as_ref(), &work.publication);
     let facts = facts(environment, state, observed.as_ref(), work, tasks, unfinished);
     let is_published = facts.work.revision.is_some();
@@ -94,7 +95,7 @@ async fn work(
     if environment.spec.suspend {
         return without_fetch(Observed::cached(publisher, destination), Publication::None);
     }
-    if let Some(BackOff { failure, is_blind: true, .. }) = state.desired.backs_off(Instant::now()) {
+    if let Some(BackOff { failure, blocks_read: true, .. }) = state.desired.backs_off(Instant::now()) {
         let publication = Publication::Failed(failure.clone());
         return without_fetch(Observed::cached(publisher, destination), publication);
     }
@@ -107,7 +108,7 @@ async fn work(
         && let Err(error) =
             report_ahead(environment, &context.reports, observed.destination.object_kind, &mut state.reported).await
     {
-        let failure = failed_publication(environment, state, &error.into(), Pin::None, false);
+        let failure = failed_publication(environment, state, &error.into(), Pin::None, true);
         return without_fetch(observed, Publication::Failed(failure));
     }
     let read = read(environment, context, &observed, state).await;
@@ -147,7 +148,7 @@ async fn read(
     let EnvironmentState { source, requests, candidate, desired, reported, .. } = state;
     let has_newest = candidate.newest().is_some();
     // A pinned snapshot may have taken the memory of the newest one, which is not published before an edit of the spec.
-    let is_pinned = desired.revision().is_some_and(|revision| revision == environment.spec.pin);
+    let is_pinned = desired.revision().is_some_and(|revision| *revision == *environment.spec.pin);
     let is_elsewhere =
         candidate.pending_revision().is_some() || desired.snapshot.is_some() || observed.revision.is_some();
     let known = Known {
@@ -155,7 +156,8 @@ async fn read(
         has_snapshot: has_newest || is_pinned,
         is_lost: !has_newest && !is_elsewhere,
     };
-    let reading = read_if_due(environment, context, known, source, requests);
+    let trigger = context.states.take_trigger(&environment.namespace, &environment.name);
+    let reading = context.reader.read_if_due(environment, trigger, known, source, requests);
     run_and_restore(reading, environment, &context.publisher, &observed.destination, desired).await
 }
 
@@ -174,8 +176,8 @@ fn next(environment: &Environment<'_>, state: &EnvironmentState, is_published: b
     let fetch = state.source.next_fetch().into_iter().chain(requested);
     let destination = environment.destination(state.reported.status(environment)).ok();
     let poll = destination.and_then(|destination| state.desired.cache.next_poll(&destination));
-    // No fetch happens while the published objects cannot be read.
-    let fetch = fetch.chain(poll).filter(|_| !back_off.is_some_and(|back_off| back_off.is_blind));
+    // No fetch happens while the published objects cannot be read, or the status that has to be written before them.
+    let fetch = fetch.chain(poll).filter(|_| !back_off.is_some_and(|back_off| back_off.blocks_read));
     // The pods are looked at only by a publication.
     let look = state.room.next_look().filter(|_| back_off.is_none());
     let upkeep = is_published.then(|| Instant::now() + schedule::upkeep(fastrand::f64()));

@@ -13,7 +13,7 @@ use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus, ObjectKind, Reason, resource_version::is_older},
     controller::{
         metrics::{Metrics, Outcome, Step},
-        report::{Error, Facts, Reports, follow},
+        report::{Error, Facts, Reports, next_status},
     },
     source::fetch::Retry,
 };
@@ -107,7 +107,7 @@ pub(super) async fn report(
     let unknown = FeatureEnvironmentStatus::default();
     let written = reported.written(environment).unwrap_or(&unknown);
     let announced = reported.announced(environment).unwrap_or(&unknown);
-    let status = follow(reported.status.as_ref().unwrap_or(written), facts, Timestamp::now());
+    let status = next_status(reported.status.as_ref().unwrap_or(written), facts, Timestamp::now());
     let step = metrics.begin(Step::Report);
     let outcome = if status == *written {
         Ok(None)

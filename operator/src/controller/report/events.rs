@@ -8,7 +8,7 @@ use kube::{
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, find};
 use crate::api::{
-    Changes, FeatureEnvironment, FeatureEnvironmentStatus, Reason,
+    Changes, FeatureEnvironment, FeatureEnvironmentStatus, Reason, Revision,
     message::{NOTE_MAX, truncated},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
 }
 
 /// Event for a published revision.
-fn published(revision: &str, changes: Option<&Changes>) -> Event {
+fn published(revision: &Revision, changes: Option<&Changes>) -> Event {
     let Some(changes) = changes.filter(|changes| changes.count > 0) else {
         // The recorder counts repetitions under the first note, so this note names no revision.
         let note = "a new revision is published; status.revision names it".to_owned();

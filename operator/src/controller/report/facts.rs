@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::api::{Changes, Delivered, Finding, IdleFlags, ObjectKind, PastRevision, Pods, Reason, names::Format};
+use crate::api::{
+    Changes, Delivered, Finding, IdleFlags, ObjectKind, PastRevision, Pods, Reason, Revision, names::Format,
+};
 
 /// Outcome of one reconciliation.
 #[derive(Clone, Debug)]
@@ -30,7 +32,7 @@ pub struct Facts {
     /// Earlier revisions that are kept.
     pub history: Vec<PastRevision>,
     /// Revision that is held back.
-    pub held: Option<String>,
+    pub held: Option<Revision>,
     /// Size in bytes of the largest core that is published, accepted, held back or withheld. `None` if none is known.
     pub core_bytes: Option<i64>,
     /// Time for which a source may fail before the published snapshot is reported as stale.
@@ -47,7 +49,7 @@ pub struct WorkOutcome {
     /// Outcome of the publication.
     pub publication: Publication,
     /// Revision that is published afterwards.
-    pub revision: Option<String>,
+    pub revision: Option<Revision>,
 }
 
 /// States of the tasks that run beside the reconciliations. `None` if there is no such task.
@@ -95,7 +97,7 @@ pub enum Pin {
     /// The pinned revision is published.
     Kept {
         /// Revision that would be published without the pin, if it is another one.
-        newest: Option<String>,
+        newest: Option<Revision>,
     },
     /// The pinned revision is not kept.
     Unknown(Failure),

@@ -9,7 +9,7 @@ use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again
 use super::facts::{Contents, Facts, FetchOutcome, Pin, Publication};
 use super::unused;
 use crate::api::{
-    Delivered, FeatureEnvironmentStatus, Reason,
+    Delivered, FeatureEnvironmentStatus, Reason, Revision,
     names::{FORMAT, Format},
 };
 
@@ -17,7 +17,7 @@ use crate::api::{
 const FINDINGS_MAX: usize = 20;
 
 /// Returns the status that follows from `previous` and `facts`.
-pub fn follow(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
+pub fn next_status(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
     let mut status = previous.clone();
     let conditions = conditions(&previous.conditions, &facts, now);
     if !matches!(facts.work.publication, Publication::None) {
@@ -111,7 +111,7 @@ fn published(facts: &Facts) -> Option<State> {
         (Publication::Done { objects, delivered, .. }, _) => {
             let place = in_objects(objects.len(), delivered);
             Some(match &facts.work.pin {
-                Pin::Kept { newest } => State::yes(Reason::Pinned, pinned(&place, newest.as_deref())),
+                Pin::Kept { newest } => State::yes(Reason::Pinned, pinned(&place, newest.as_ref())),
                 Pin::None | Pin::Unknown(_) => State::yes(Reason::Published, place),
             })
         }
@@ -123,7 +123,7 @@ fn published(facts: &Facts) -> Option<State> {
     }
 }
 
-fn pinned(place: &str, newest: Option<&str>) -> String {
+fn pinned(place: &str, newest: Option<&Revision>) -> String {
     let newest =
         newest.map(|newest| format!("; without spec.pin, revision {newest} would be published")).unwrap_or_default();
     format!("{place}; spec.pin keeps this revision published, and the operator continues to poll the source{newest}")

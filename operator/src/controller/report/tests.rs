@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use kube::runtime::events::EventType;
 
 use super::*;
-use crate::api::{Delivered, Pods, Reason};
+use crate::api::{Delivered, Pods, Reason, Revision};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -14,7 +14,7 @@ fn facts(fetch: FetchOutcome, publication: Publication, revision: Option<&str>) 
     Facts {
         generation: Some(1),
         suspended: false,
-        work: WorkOutcome { fetch, pin: Pin::None, publication, revision: revision.map(str::to_owned) },
+        work: WorkOutcome { fetch, pin: Pin::None, publication, revision: revision.map(Revision::new) },
         tasks: TaskStates::default(),
         unfinished: None,
         published_at: None,
@@ -50,7 +50,7 @@ fn is(status: &FeatureEnvironmentStatus, kind: &str, expected: (&str, &str)) {
 }
 
 fn published() -> FeatureEnvironmentStatus {
-    status::follow(&FeatureEnvironmentStatus::default(), facts(FetchOutcome::Done, done(), Some("abc")), at(0))
+    status::next_status(&FeatureEnvironmentStatus::default(), facts(FetchOutcome::Done, done(), Some("abc")), at(0))
 }
 
 #[test]
@@ -71,22 +71,22 @@ fn status_without_change_stays_equal() {
     for fetch in [FetchOutcome::Done, FetchOutcome::NotRun] {
         let publication =
             Publication::Done { objects: status.objects.clone(), delivered: Delivered::default(), contents: None };
-        assert_eq!(status::follow(&status, facts(fetch, publication, Some("abc")), at(999)), status);
+        assert_eq!(status::next_status(&status, facts(fetch, publication, Some("abc")), at(999)), status);
     }
 }
 
 #[test]
 fn failing_source_leaves_published_environment_ready() {
     let failing = || facts(FetchOutcome::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc"));
-    let behind = status::follow(&published(), failing(), at(10));
+    let behind = status::next_status(&published(), failing(), at(10));
     is(&behind, ACCEPTED, ("True", "Accepted"));
     is(&behind, FETCHED, ("False", "UpstreamUnavailable"));
     is(&behind, PUBLISHED, ("True", "Published"));
     is(&behind, READY, ("True", "LastGood"));
     is(&behind, STALE, ("False", "Behind"));
-    let still = status::follow(&behind, failing(), at(60));
+    let still = status::next_status(&behind, failing(), at(60));
     assert_eq!(still, behind, "a poll that fails like the previous one changes nothing");
-    let stale = status::follow(&still, failing(), at(10 + 3600));
+    let stale = status::next_status(&still, failing(), at(10 + 3600));
     is(&stale, READY, ("True", "LastGood"));
     is(&stale, STALE, ("True", "Stale"));
 }
@@ -94,7 +94,7 @@ fn failing_source_leaves_published_environment_ready() {
 #[test]
 fn environment_that_was_never_published_is_not_ready() {
     let refused = facts(FetchOutcome::NotAccepted(failure(Reason::SecretNotFound)), Publication::None, None);
-    let status = status::follow(&FeatureEnvironmentStatus::default(), refused, at(0));
+    let status = status::next_status(&FeatureEnvironmentStatus::default(), refused, at(0));
     is(&status, ACCEPTED, ("False", "SecretNotFound"));
     is(&status, FETCHED, ("False", "SecretNotFound"));
     is(&status, PUBLISHED, ("False", "Pending"));
@@ -107,7 +107,7 @@ fn environment_that_was_never_published_is_not_ready() {
 #[test]
 fn document_over_capacity_leaves_last_good_revision() {
     let facts = facts(FetchOutcome::Done, Publication::Failed(failure(Reason::CapacityExceeded)), Some("abc"));
-    let status = status::follow(&published(), facts, at(5));
+    let status = status::next_status(&published(), facts, at(5));
     is(&status, PUBLISHED, ("False", "CapacityExceeded"));
     is(&status, READY, ("True", "LastGood"));
     is(&status, STALE, ("False", "Behind"));
@@ -117,7 +117,7 @@ fn document_over_capacity_leaves_last_good_revision() {
 #[test]
 fn suspended_environment_reports_suspension() {
     let suspended = Facts { suspended: true, ..facts(FetchOutcome::NotRun, Publication::None, Some("abc")) };
-    let status = status::follow(&published(), suspended, at(5));
+    let status = status::next_status(&published(), suspended, at(5));
     is(&status, ACCEPTED, ("True", "Suspended"));
     is(&status, READY, ("True", "Published"));
     is(&status, STALE, ("Unknown", "Suspended"));
@@ -129,8 +129,11 @@ fn findings_beyond_limit_are_counted_and_not_listed() {
     let contents = Contents { findings: (0..50).map(finding).collect(), finding_count: 50, ..Contents::default() };
     let publication =
         Publication::Done { objects: Vec::new(), delivered: Delivered::default(), contents: Some(contents) };
-    let status =
-        status::follow(&FeatureEnvironmentStatus::default(), facts(FetchOutcome::Done, publication, Some("a")), at(0));
+    let status = status::next_status(
+        &FeatureEnvironmentStatus::default(),
+        facts(FetchOutcome::Done, publication, Some("a")),
+        at(0),
+    );
     assert_eq!((status.findings.len(), status.finding_count), (20, Some(50)));
 }
 
@@ -144,15 +147,15 @@ fn events_are_made_for_transitions_only() {
     let good = published();
     assert_eq!(reasons(&new, &good), ["Published"]);
     assert!(reasons(&good, &good).is_empty());
-    let bad = status::follow(&good, failing(Reason::UpstreamUnavailable), at(1));
+    let bad = status::next_status(&good, failing(Reason::UpstreamUnavailable), at(1));
     assert_eq!(reasons(&good, &bad), ["UpstreamUnavailable"]);
-    let other = status::follow(&bad, failing(Reason::TLSFailure), at(2));
+    let other = status::next_status(&bad, failing(Reason::TLSFailure), at(2));
     assert_eq!(reasons(&bad, &other), ["TLSFailure"]);
-    let same = status::follow(&other, failing(Reason::TLSFailure), at(3));
+    let same = status::next_status(&other, failing(Reason::TLSFailure), at(3));
     assert!(reasons(&other, &same).is_empty());
-    let healed = status::follow(&same, facts(FetchOutcome::Done, done(), Some("def")), at(4));
+    let healed = status::next_status(&same, facts(FetchOutcome::Done, done(), Some("def")), at(4));
     assert_eq!(reasons(&same, &healed), ["FetchRecovered", "Published"]);
-    let refused = status::follow(
+    let refused = status::next_status(
         &new,
         facts(FetchOutcome::NotAccepted(failure(Reason::SecretNotFound)), Publication::None, None),
         at(0),
@@ -163,7 +166,8 @@ fn events_are_made_for_transitions_only() {
 #[test]
 fn event_note_is_cut_to_limit_of_api_server() {
     let long = Failure { reason: Reason::WriteFailed, message: "ü".repeat(5000) };
-    let after = status::follow(&published(), facts(FetchOutcome::Done, Publication::Failed(long), Some("abc")), at(1));
+    let after =
+        status::next_status(&published(), facts(FetchOutcome::Done, Publication::Failed(long), Some("abc")), at(1));
     let events = events::between(&published(), &after);
     assert_eq!(events.len(), 1);
     assert!(matches!(events[0].type_, EventType::Warning));
@@ -178,7 +182,7 @@ fn pods_that_fall_behind_and_catch_up_make_events() {
             tasks: TaskStates { pods: Some(pods), ..TaskStates::default() },
             ..facts(FetchOutcome::Done, Publication::None, Some("abc"))
         };
-        status::follow(&published(), facts, at(1))
+        status::next_status(&published(), facts, at(1))
     };
     let reasons = |before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus| -> Vec<String> {
         events::between(before, after).into_iter().map(|event| event.reason).collect()
@@ -191,7 +195,7 @@ fn pods_that_fall_behind_and_catch_up_make_events() {
     // Pods that do not answer are counted in the status and make no Event.
     assert!(reasons(&well, &with(0, Some("no answer"))).is_empty());
     // Without a new observation the counts stay.
-    let later = status::follow(&behind, facts(FetchOutcome::NotRun, Publication::None, Some("abc")), at(2));
+    let later = status::next_status(&behind, facts(FetchOutcome::NotRun, Publication::None, Some("abc")), at(2));
     assert_eq!(later.pods, behind.pods);
 }
 
@@ -202,21 +206,21 @@ fn clock_that_is_an_hour_off_makes_stale_only_while_it_is_off() {
     let minutes = |facts: Facts| Facts { stale_after: Duration::from_secs(300), ..facts };
     let failing =
         || minutes(facts(FetchOutcome::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc")));
-    let behind = status::follow(&published(), failing(), at(10));
+    let behind = status::next_status(&published(), failing(), at(10));
     is(&behind, STALE, ("False", "Behind"));
-    let forth = status::follow(&behind, failing(), at(20 + HOUR));
+    let forth = status::next_status(&behind, failing(), at(20 + HOUR));
     is(&forth, STALE, ("True", "Stale"));
     is(&forth, READY, ("True", "LastGood"));
-    let right = status::follow(&forth, failing(), at(30));
+    let right = status::next_status(&forth, failing(), at(30));
     is(&right, STALE, ("False", "Behind"));
-    let back = status::follow(&right, failing(), at(40 - HOUR));
+    let back = status::next_status(&right, failing(), at(40 - HOUR));
     is(&back, STALE, ("False", "Behind"));
     // Since when it fails is not touched by any of it.
     let since = |status: &FeatureEnvironmentStatus| {
         status.conditions.iter().find(|condition| condition.type_ == FETCHED).unwrap().last_transition_time.clone()
     };
     assert_eq!([since(&forth), since(&right), since(&back)], [since(&behind), since(&behind), since(&behind)]);
-    let stale = status::follow(&back, failing(), at(10 + 300));
+    let stale = status::next_status(&back, failing(), at(10 + 300));
     is(&stale, STALE, ("True", "Stale"));
 
     // A source that is read is current, whatever the clock says.
@@ -224,6 +228,6 @@ fn clock_that_is_an_hour_off_makes_stale_only_while_it_is_off() {
         let publication =
             Publication::Done { objects: stale.objects.clone(), delivered: Delivered::default(), contents: None };
         let read = minutes(facts(FetchOutcome::Done, publication, Some("abc")));
-        is(&status::follow(&stale, read, at(400 + off)), STALE, ("False", "Current"));
+        is(&status::next_status(&stale, read, at(400 + off)), STALE, ("False", "Current"));
     }
 }

@@ -21,6 +21,7 @@ use remora_snapshot::{
 };
 
 use super::{File, Placed, Snapshot, kept};
+use crate::api::Revision;
 
 /// Files of the volume: the core, and two parts in each set.
 const FILES: [(Option<CoreSet>, usize); 5] =
@@ -98,7 +99,7 @@ fn snapshot(number: usize, parts: usize) -> Snapshot {
         };
         let written = write(&environment, usize::MAX).unwrap();
         let core = written.files.into_iter().next().unwrap();
-        Snapshot::new(written.revision.to_string(), vec![File::new(core.name, core.bytes)])
+        Snapshot::new(Revision::new(written.revision.to_string()), vec![File::new(core.name, core.bytes)])
     };
     let mut sizes = (0..100).map(|steps| 100 + steps * 50_000);
     sizes.find_map(|size| Some(of_size(size)).filter(|snapshot| snapshot.core_parts() == parts)).unwrap()
@@ -171,7 +172,7 @@ impl World {
             (Some(pointer), false) => remora_snapshot::Snapshot::read_parts(bytes.as_slice(), pointer),
             (Some(pointer), true) => remora_snapshot::Snapshot::read_other_parts(bytes.as_slice(), pointer),
         };
-        let revision = read.ok().map(|read| read.revision().to_string());
+        let revision = read.ok().map(|read| Revision::new(read.revision().to_string()));
         let number = self.snapshots.iter().position(|snapshot| Some(&snapshot.revision) == revision.as_ref());
         assert_eq!(number.is_some(), revision.is_some(), "a core that nobody published");
         self.read.insert(key, number);

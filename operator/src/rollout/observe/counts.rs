@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::ObservationTarget;
 use crate::{
-    api::{Pods, names::FORMAT},
+    api::{Pods, Revision, names::FORMAT},
     rollout::{
         pods::{Injected, Mounted, named},
         sidecar::Reply,
@@ -48,7 +48,7 @@ impl Counts {
     }
 
     /// Counts the answer of a pod.
-    pub(super) fn count(&mut self, pod: Injected, reply: &Reply, revision: &str) {
+    pub(super) fn count(&mut self, pod: Injected, reply: &Reply, revision: &Revision) {
         match reply {
             Reply::Serves(Some(serves)) if serves == revision => self.current += 1,
             Reply::Serves(Some(_)) => self.behind.push(pod),
@@ -72,7 +72,7 @@ impl Counts {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         Pods {
             // Without pods, a new revision does not change the status.
-            revision: (self.total > 0).then(|| target.revision.to_owned()),
+            revision: (self.total > 0).then(|| target.revision.clone()),
             total: count(self.total),
             asked: (self.asked < self.total).then(|| count(self.asked)),
             current: count(self.current),
@@ -175,7 +175,7 @@ mod tests {
             uid: "u".to_owned(),
             namespace: "shop".to_owned(),
             environment: "storefront".parse().unwrap(),
-            revision: "new".to_owned(),
+            revision: Revision::new("new"),
             bytes: 10,
             object_kind: ObjectKind::ConfigMap,
             has_other_kind: true,
@@ -192,13 +192,13 @@ mod tests {
     fn counts(replies: &[(Reply, Option<u128>)]) -> Counts {
         let mut counts = Counts { total: replies.len(), asked: replies.len(), ..Counts::default() };
         for (number, (reply, capacity)) in replies.iter().enumerate() {
-            counts.count(pod(&format!("web-{number}"), *capacity), reply, "new");
+            counts.count(pod(&format!("web-{number}"), *capacity), reply, &Revision::new("new"));
         }
         counts
     }
 
     fn serves(revision: &str) -> (Reply, Option<u128>) {
-        (Reply::Serves(Some(revision.to_owned())), None)
+        (Reply::Serves(Some(Revision::new(revision))), None)
     }
 
     #[test]
@@ -250,8 +250,8 @@ mod tests {
             ),
             "{problem}"
         );
-        counts.count(pods[0].clone(), &serves("old").0, "new");
-        counts.count(pods[3].clone(), &serves("old").0, "new");
+        counts.count(pods[0].clone(), &serves("old").0, &Revision::new("new"));
+        counts.count(pods[3].clone(), &serves("old").0, &Revision::new("new"));
         assert!(
             !counts.report(&target(), true).problem.unwrap().contains("serving another"),
             "the cause is reported already"

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{Deps, ObservationTarget, counts::Counts};
 use crate::{
-    api::Pods,
+    api::{Pods, Revision},
     rollout::{
         nudge::is_unnotified,
         pods::{Injected, staying},
@@ -192,7 +192,7 @@ async fn ask(target: &ObservationTarget, deps: &Deps, all: Vec<Arc<Injected>>, k
 }
 
 /// Selects at most `most` pods: always the same ones for one revision, others for another.
-fn sample(mut all: Vec<Arc<Injected>>, revision: &str, most: usize) -> Vec<Arc<Injected>> {
+fn sample(mut all: Vec<Arc<Injected>>, revision: &Revision, most: usize) -> Vec<Arc<Injected>> {
     if all.len() > most {
         all.sort_by_cached_key(|pod| {
             let mut hasher = DefaultHasher::new();
@@ -230,9 +230,10 @@ mod tests {
         let pods: Vec<Arc<Injected>> = (0..100).map(|number| Arc::new(pod(number))).collect();
         let mut turned = pods.clone();
         turned.reverse();
-        assert_eq!(sample(pods.clone(), "a", 10), sample(turned, "a", 10));
-        assert_ne!(sample(pods.clone(), "a", 10), sample(pods.clone(), "b", 10));
-        assert_eq!(sample(pods.clone(), "a", 10).len(), 10);
-        assert_eq!(sample(pods.clone(), "a", 100), pods);
+        let [a, b] = ["a", "b"].map(Revision::new);
+        assert_eq!(sample(pods.clone(), &a, 10), sample(turned, &a, 10));
+        assert_ne!(sample(pods.clone(), &a, 10), sample(pods.clone(), &b, 10));
+        assert_eq!(sample(pods.clone(), &a, 10).len(), 10);
+        assert_eq!(sample(pods.clone(), &a, 100), pods);
     }
 }

@@ -160,7 +160,7 @@ impl Scene {
             uid: "uid-1".to_owned(),
             namespace: "shop".to_owned(),
             environment: "storefront".parse().unwrap(),
-            revision: revision.to_owned(),
+            revision: Revision::new(revision),
             bytes: 12_000_000,
             object_kind: ObjectKind::ConfigMap,
             has_other_kind: false,
@@ -187,7 +187,10 @@ async fn pods_that_serve_the_revision_are_counted_once_and_not_notified() {
     }
     assert_eq!(scene.observe("aa"), None);
     let pods = scene.report("aa").await;
-    assert_eq!((pods.revision.as_deref(), pods.total, pods.current, pods.behind), (Some("aa"), 3, 3, 0));
+    assert_eq!(
+        (pods.revision.as_ref().map(Revision::as_str), pods.total, pods.current, pods.behind),
+        (Some("aa"), 3, 3, 0)
+    );
     assert_eq!(pods.problem, None);
     assert!(scene.cluster.patches().is_empty());
     // The same counts request no reconciliation.
@@ -248,7 +251,10 @@ async fn pod_is_not_notified_again_while_the_notification_is_in_progress() {
     scene.cluster.pod("web-1", None, serves("aa")).await;
     scene.cluster.0.lock().answers.send_replace(false);
     let nudger = scene.observer.deps.nudger.clone();
-    let first = tokio::spawn(async move { nudger.nudge("shop", &"storefront".parse().unwrap(), "bb", None).await });
+    let first =
+        tokio::spawn(
+            async move { nudger.nudge("shop", &"storefront".parse().unwrap(), &Revision::new("bb"), None).await },
+        );
     scene.observe("bb");
     let eventually = async |what: &str, holds: &dyn Fn(&State) -> bool| {
         let waiting = async {

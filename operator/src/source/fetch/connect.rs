@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use remora_compile::digest::digest;
+use remora_compile::digest::Digest;
 use reqwest::{Certificate, Client, Proxy, redirect};
 use tokio::time::Instant;
 
@@ -39,7 +39,7 @@ pub(super) enum Purpose {
 }
 
 /// Purpose and reach of a client, a digest of the CA bundle that it trusts besides the public CAs, and its proxy.
-type Kind = (Purpose, Reach, Option<String>, Option<Tunnel>);
+type Kind = (Purpose, Reach, Option<Digest>, Option<Tunnel>);
 
 /// Cache of clients, each with its own connection pool.
 pub(super) struct Clients {
@@ -68,7 +68,7 @@ impl Clients {
         bundle: Option<&[u8]>,
         tunnel: Option<Tunnel>,
     ) -> Result<Client, BadBundle> {
-        let key = (purpose, reach, bundle.map(digest), tunnel);
+        let key = (purpose, reach, bundle.map(Digest::of), tunnel);
         let now = Instant::now();
         {
             let mut made = self.made.lock();
@@ -165,7 +165,7 @@ mod tests {
         let clients = Clients::new(Arc::new(SystemLookup));
         let used = |bundle: &[u8]| clients.get(Purpose::Fetch, Reach::Public, Some(bundle), None).map(drop).unwrap();
         let is_kept = |bundle: &[u8]| {
-            clients.made.lock().contains_key(&(Purpose::Fetch, Reach::Public, Some(digest(bundle)), None))
+            clients.made.lock().contains_key(&(Purpose::Fetch, Reach::Public, Some(Digest::of(bundle)), None))
         };
         let bundles: Vec<Vec<u8>> = (0..CLIENTS + 5).map(|_| authority()).collect();
         for bundle in &bundles {
@@ -175,7 +175,8 @@ mod tests {
         }
         assert_eq!(kept(&clients), CLIENTS);
         assert!(is_kept(&bundles[0]) && !is_kept(&bundles[1]) && is_kept(&bundles[CLIENTS + 4]));
-        let size: usize = clients.made.lock().keys().filter_map(|(_, _, bundle, _)| Some(bundle.as_ref()?.len())).sum();
+        let size: usize =
+            clients.made.lock().keys().filter_map(|(_, _, bundle, _)| Some(bundle.as_ref()?.as_str().len())).sum();
         assert!(size <= CLIENTS * 64, "a bundle is kept whole: {size} bytes of keys");
     }
 

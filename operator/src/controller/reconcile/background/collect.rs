@@ -1,7 +1,7 @@
 //! Collect step: has the uses of flags collected and sent to the source, and lists the flags without uses.
 
 use crate::{
-    api::IdleFlags,
+    api::{IdleFlags, Revision},
     controller::reconcile::{
         desired::Desired, environment::Environment, publish::served, read::fetch::SourceState, report::Reported,
     },
@@ -13,7 +13,7 @@ use crate::{
 pub(crate) struct Uses {
     last: Option<LastUses>,
     /// Revision whose flags `last` has.
-    revision: Option<String>,
+    revision: Option<Revision>,
 }
 
 /// Collects the uses if the spec asks for it, and ends the collection otherwise. Returns the state of the collection for

@@ -1,7 +1,7 @@
 //! Observe pods step: asks the pods which revision they serve.
 
 use crate::{
-    api::Pods,
+    api::{Pods, Revision},
     controller::{
         metrics::Metrics,
         reconcile::{desired::Desired, environment::Environment},
@@ -18,14 +18,14 @@ pub(crate) fn observe_pods(
     metrics: &Metrics,
     destination: &Destination,
     desired: &Desired,
-    published: Option<&str>,
+    published: Option<&Revision>,
 ) -> Option<Pods> {
     if environment.spec.suspend {
         observer.stop(&environment.namespace, &environment.name);
         return None;
     }
     let snapshot = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
-    let snapshot = snapshot.filter(|snapshot| published == Some(snapshot.revision.as_str()))?;
+    let snapshot = snapshot.filter(|snapshot| published == Some(&snapshot.revision))?;
     let pods = observer.observe(ObservationTarget {
         uid: environment.uid.clone(),
         namespace: environment.namespace.clone(),

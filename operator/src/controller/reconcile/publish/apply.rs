@@ -67,11 +67,11 @@ impl Apply<'_> {
         match changes.filter(|_| is_first) {
             Some(changes) => {
                 let (objects, previous) = (published.written, &changes.previous);
-                tracing::info!(namespace, environment, revision, previous, objects, %changes, "published the revision");
+                tracing::info!(namespace, environment, %revision, %previous, objects, %changes, "published the revision");
                 metrics.environments.count_changed_flags(namespace, environment, changes.count);
             }
             None if published.written > 0 => {
-                tracing::info!(namespace, environment, revision, objects = published.written, "published the revision");
+                tracing::info!(namespace, environment, %revision, objects = published.written, "published the revision");
             }
             None => {}
         }
@@ -146,7 +146,7 @@ impl Apply<'_> {
                 tracing::warn!(
                     namespace,
                     environment,
-                    revision,
+                    %revision,
                     %error,
                     "cannot archive the replaced revision: spec.pin cannot go back to it"
                 );

@@ -29,7 +29,7 @@ pub(crate) fn archived<'a>(
     if pin.is_empty() || in_memory(pin, candidate, desired).is_some() {
         return None;
     }
-    desired.past(observed).iter().find(|past| past.revision == pin)
+    desired.past(observed).iter().find(|past| past.revision == *pin)
 }
 
 /// Chooses the pinned snapshot, else the newest accepted one, else the last good one. `restored` is the archived
@@ -50,7 +50,9 @@ pub(crate) fn choose(
     match in_memory(pin, candidate, desired).or(restored.map(Arc::new)) {
         Some(pinned) => Choice { snapshot: Some(pinned), pin: kept() },
         // Its objects stay as they are.
-        None if desired.lacks_memory.is_some() && observed.revision.as_deref() == Some(pin) => {
+        None if desired.next_recovery.is_some()
+            && observed.revision.as_ref().is_some_and(|revision| revision == pin) =>
+        {
             Choice { snapshot: None, pin: kept() }
         }
         // A pin exists to keep the newest revision out, so no other revision is published in place of an unknown one.
@@ -58,14 +60,14 @@ pub(crate) fn choose(
     }
 }
 
-fn in_memory(revision: &str, candidate: &Candidate, desired: &Desired) -> Option<Arc<Snapshot>> {
+fn in_memory(pin: &str, candidate: &Candidate, desired: &Desired) -> Option<Arc<Snapshot>> {
     let desired = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
     let newest = candidate.newest().map(|newest| &newest.snapshot);
-    desired.into_iter().chain(newest).find(|snapshot| snapshot.revision == revision).cloned()
+    desired.into_iter().chain(newest).find(|snapshot| snapshot.revision == *pin).cloned()
 }
 
 fn unknown(pin: &str, desired: &Desired, observed: &Observed) -> Failure {
-    let published = desired.revision().or(observed.revision.as_deref());
+    let published = desired.revision().or(observed.revision.as_ref());
     let mut known: Vec<String> = published.iter().map(|revision| format!("{revision} (is published)")).collect();
     let past = desired.history(observed, published);
     known.extend(past.iter().map(|past| format!("{} (was published at {})", past.revision, past.published_at.0)));

@@ -1,9 +1,9 @@
-//! Room step: withholds a core that needs more objects than the volumes of running pods name.
+//! Fit step: withholds a core that needs more objects than the volumes of running pods name.
 //!
 //! A pod that cannot read a new core keeps the one that it has, but after a restart of its sidecar it would have none.
 //! So the published revision stays until the pods without room are replaced. Pods that the webhook injects get room for
 //! the largest core that the status reports, published or not. So a core that needs more room than that is reported
-//! first, and published when no pod with the former room is being admitted any more.
+//! first, and published when no pod with the previous room is being admitted any more.
 
 use std::{sync::Arc, time::Duration};
 

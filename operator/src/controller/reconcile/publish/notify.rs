@@ -1,4 +1,4 @@
-//! Notify step: tells the pods of a published revision.
+//! Notify step: notifies the pods of a published revision.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    api::{Reason, names::EnvironmentName},
+    api::{Reason, Revision, names::EnvironmentName},
     controller::{
         metrics::{Metrics, Outcome, Step},
         reconcile::environment::Environment,
@@ -28,7 +28,7 @@ pub(crate) struct Rollout {
 /// dropped.
 #[derive(Debug)]
 struct Notification {
-    revision: String,
+    revision: Revision,
     /// True once all pods are notified.
     is_done: Arc<AtomicBool>,
     task: AbortOnDropHandle<()>,
@@ -41,7 +41,7 @@ pub(crate) fn notify(
     nudger: &Nudger,
     metrics: &Metrics,
     owner: &Owner,
-    revision: &str,
+    revision: &Revision,
     published_at: Option<Timestamp>,
     rollout: &mut Rollout,
 ) {
@@ -50,7 +50,7 @@ pub(crate) fn notify(
         return;
     }
     let is_current = |known: &Notification| {
-        known.revision == revision && (known.is_done.load(Ordering::Relaxed) || !known.task.is_finished())
+        known.revision == *revision && (known.is_done.load(Ordering::Relaxed) || !known.task.is_finished())
     };
     if rollout.notification.as_ref().is_some_and(is_current) {
         return;
@@ -72,7 +72,7 @@ async fn notify_all(
     metrics: &Metrics,
     namespace: &str,
     environment: &EnvironmentName,
-    revision: &str,
+    revision: &Revision,
     published_at: Option<Timestamp>,
 ) -> bool {
     let step = metrics.begin(Step::Nudge);
@@ -83,7 +83,7 @@ async fn notify_all(
                 tracing::info!(
                     namespace,
                     %environment,
-                    revision,
+                    %revision,
                     pods,
                     notified,
                     failed,
@@ -97,7 +97,7 @@ async fn notify_all(
             tracing::warn!(
                 namespace,
                 %environment,
-                revision,
+                %revision,
                 %error,
                 "cannot notify pods: they get the revision when their kubelets sync them"
             );

@@ -43,10 +43,10 @@ pub(crate) async fn recover(
     read_failed: bool,
 ) {
     if !is_needed(&environment.spec.pin, candidate, desired, observed, read_failed) {
-        desired.lacks_memory = None;
+        desired.next_recovery = None;
         return;
     }
-    if desired.lacks_memory.is_some_and(|next| Instant::now() < next) {
+    if desired.next_recovery.is_some_and(|next| Instant::now() < next) {
         return;
     }
     match publisher.read_published(&observed.destination).await {
@@ -63,11 +63,11 @@ pub(crate) async fn recover(
                 dropped_are_deleted: false,
             });
             let is_refused = is_found && desired.snapshot.is_none();
-            desired.lacks_memory = is_refused.then(|| Instant::now() + MEMORY_PAUSE);
+            desired.next_recovery = is_refused.then(|| Instant::now() + MEMORY_PAUSE);
         }
         Err(error) => {
             if matches!(error, Error::OutOfMemory { .. }) {
-                desired.lacks_memory = Some(Instant::now() + MEMORY_PAUSE);
+                desired.next_recovery = Some(Instant::now() + MEMORY_PAUSE);
             }
             let (namespace, environment) = (&environment.namespace, &environment.name);
             tracing::warn!(

@@ -109,7 +109,7 @@ impl Replacement {
                 record.changes = changes;
             }
             let lost = outgoing.and_then(|outgoing| record.add_outgoing(outgoing, archiving));
-            let needed = [kept.pin, &chosen.revision];
+            let needed = [kept.pin, chosen.revision.as_str()];
             let dropped: Vec<ArchivedRevision> = lost.into_iter().chain(record.trim(kept.limit, &needed)).collect();
             // A record that lists deleted copies is not written again only to list them no more.
             dropped_are_deleted &= dropped.is_empty();
@@ -192,10 +192,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::Revision;
     use crate::{controller::reconcile::environment::Environment, publish::File};
 
     fn snapshot(revision: &str) -> Arc<Snapshot> {
-        Arc::new(Snapshot::new(revision.to_owned(), vec![File::new("core".to_owned(), revision.as_bytes().to_vec())]))
+        Arc::new(Snapshot::new(
+            Revision::new(revision),
+            vec![File::new("core".to_owned(), revision.as_bytes().to_vec())],
+        ))
     }
 
     fn baseline() -> GuardBaseline {
@@ -236,7 +240,7 @@ mod tests {
         }
         assert_eq!(history(&desired), ["c", "b"]);
         let record = desired.record.as_ref().unwrap();
-        assert_eq!(record.dropped[0].revision, "a");
+        assert_eq!(record.dropped[0].revision.as_str(), "a");
         assert!(!desired.dropped_are_deleted, "the copies of the dropped revision are still to be deleted");
     }
 
@@ -253,7 +257,7 @@ mod tests {
     fn copies_of_failed_archiving_are_listed_for_deletion() {
         let desired = publish("b", Some(publish("a", None, Archiving::NotWanted)), Archiving::Failed);
         assert!(history(&desired).is_empty());
-        assert_eq!(desired.record.unwrap().dropped[0].revision, "a");
+        assert_eq!(desired.record.unwrap().dropped[0].revision.as_str(), "a");
     }
 
     #[test]

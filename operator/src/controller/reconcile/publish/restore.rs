@@ -28,7 +28,7 @@ pub(crate) async fn run_and_restore<T>(
     desired: &mut Desired,
 ) -> T {
     let mut work = pin!(work);
-    // A core in parts that is not published yet waits for the room step: pods may have been admitted without room.
+    // A core in parts that is not published yet waits for the fit step: pods may have been admitted without room.
     let may_be_written = |current: &&DesiredSnapshot| current.is_published || current.snapshot.core_parts() == 0;
     let Some(current) = desired.snapshot.as_ref().filter(may_be_written) else { return work.await };
     let now = Instant::now();
@@ -87,6 +87,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::api::Revision;
     use crate::publish::{self, File, Snapshot};
 
     /// Returns a client of an API server without objects that holds back its first answer until `answers` is notified,
@@ -126,7 +127,8 @@ mod tests {
         let object = object.unwrap();
         let environment = Environment::new(&object);
         let destination = environment.destination(None).unwrap();
-        let snapshot = Arc::new(Snapshot::new("0a1b".to_owned(), vec![File::new("core".to_owned(), b"core".to_vec())]));
+        let snapshot =
+            Arc::new(Snapshot::new(Revision::new("0a1b"), vec![File::new("core".to_owned(), b"core".to_vec())]));
         let current =
             DesiredSnapshot { snapshot, record: None, is_published: true, replaces: None, dropped_are_deleted: false };
         let mut desired = Desired::default();

@@ -106,8 +106,8 @@ impl SourceState {
         at
     }
 
-    /// Makes the next fetch unconditional if the trigger asks for that, and an earlier one if an object was edited. A
-    /// stronger trigger may have replaced the one of a webhook.
+    /// Makes the next fetch earlier if an object was edited. Every trigger from [`Trigger::FetchWhole`] on makes it
+    /// unconditional, because only the strongest trigger is kept.
     pub(crate) fn apply_trigger(&mut self, trigger: Option<Trigger>, now: Instant) {
         if trigger == Some(Trigger::ReferenceChanged) {
             let edit = self.next_edit_fetch(now);

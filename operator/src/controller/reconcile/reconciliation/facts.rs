@@ -17,7 +17,7 @@ pub(super) fn facts(
     tasks: TaskStates,
     unfinished: Option<ObjectKind>,
 ) -> Facts {
-    let published = work.revision.as_deref();
+    let published = work.revision.as_ref();
     let record = observed.and_then(|observed| state.desired.published(observed, published));
     Facts {
         generation: environment.generation(),
@@ -28,7 +28,7 @@ pub(super) fn facts(
         changes: record.and_then(|record| record.changes.clone()),
         only_in: observed.and_then(|observed| observed.only_in),
         history: observed.map(|observed| state.desired.history(observed, published)).unwrap_or_default(),
-        held: state.candidate.pending_revision().map(str::to_owned),
+        held: state.candidate.pending_revision().cloned(),
         core_bytes: core_bytes(state).and_then(|bytes| i64::try_from(bytes).ok()),
         stale_after: schedule::stale_after(environment.spec.refresh.interval.get()),
         work,

@@ -159,19 +159,20 @@ fn failed(
     WorkOutcome { fetch, pin, publication: Publication::Failed(failure), revision: observed.revision.clone() }
 }
 
-/// Logs a failed publication, and starts its back-off. `is_blind` is true if the published objects cannot be read.
+/// Logs a failed publication, and starts its back-off. `blocks_read` is true if the source is not read either
+/// before the back-off ends.
 pub(super) fn failed_publication(
     environment: &Environment<'_>,
     state: &mut EnvironmentState,
     error: &Error,
     pin: Pin,
-    is_blind: bool,
+    blocks_read: bool,
 ) -> Failure {
     error.log(environment, &state.reported);
     let failure = error.to_failure();
     let interval = environment.spec.refresh.interval.get();
     let wait = schedule::after_failure(error.retry(), state.desired.failures, interval, fastrand::f64());
     let until = Instant::now() + wait;
-    state.desired.failed(BackOff { until, failure: failure.clone(), pin, is_blind });
+    state.desired.failed(BackOff { until, failure: failure.clone(), pin, blocks_read });
     failure
 }

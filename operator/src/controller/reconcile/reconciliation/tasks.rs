@@ -1,29 +1,31 @@
-//! Receive, observe pods, listen and collect steps: the tasks that run beside the reconciliations.
+//! Observe pods, listen and collect steps: the tasks that run beside the reconciliations.
 
-use crate::controller::{
-    reconcile::{
-        Context,
-        background::{
-            collect::{collect, idle_flags},
-            listen::listen,
-            observe_pods::observe_pods,
+use crate::{
+    api::Revision,
+    controller::{
+        reconcile::{
+            Context,
+            background::{
+                collect::{collect, idle_flags},
+                listen::listen,
+                observe_pods::observe_pods,
+            },
+            environment::Environment,
+            observe::Observed,
+            state::EnvironmentState,
         },
-        environment::Environment,
-        observe::Observed,
-        state::EnvironmentState,
+        report::TaskStates,
     },
-    report::TaskStates,
 };
 
-/// Starts, changes or ends the tasks, and returns their states. `published` is the revision that is published, and
-/// `webhook` the state of the reception, which began before the other steps.
+/// Starts, changes or ends the tasks, and returns their states. `published` is the revision that is published. The reception
+/// of webhooks began before the other steps, so its state is not known here.
 pub(super) async fn start_tasks(
     environment: &Environment<'_>,
     context: &Context,
     state: &mut EnvironmentState,
     observed: Option<&Observed>,
-    published: Option<&str>,
-    webhook: Option<String>,
+    published: Option<&Revision>,
 ) -> TaskStates {
     let Context { observer, streams, collector, metrics, .. } = context;
     let EnvironmentState { source, desired, reported, uses, .. } = state;
@@ -32,5 +34,5 @@ pub(super) async fn start_tasks(
     let realtime = listen(environment, streams, source.provenance());
     let analytics = collect(environment, collector, source);
     let idle_flags = idle_flags(environment, collector, analytics.is_some(), desired, reported, uses).await;
-    TaskStates { webhook, pods, realtime, analytics, idle_flags }
+    TaskStates { webhook: None, pods, realtime, analytics, idle_flags }
 }

@@ -1,4 +1,4 @@
-//! First pass over the environments after a start, which tells the receiver of webhooks their secrets.
+//! First pass over the environments after a start, which registers their secrets with the receiver of webhooks.
 
 use std::{future::pending, time::Duration};
 

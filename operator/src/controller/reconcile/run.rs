@@ -1,5 +1,5 @@
-//! Triggers of reconciliations: changes of FeatureEnvironments, of published objects, and of objects that sources refer
-//! to.
+//! Runs the reconciliations that changes cause: of FeatureEnvironments, of published objects, and of objects that sources
+//! refer to.
 
 mod environment_object;
 mod first_pass;
@@ -28,15 +28,13 @@ use self::{
     first_pass::end_first_pass,
     referrers::{Referrers, SeenVersions, WatchedEnvironment, read_by},
 };
-use super::{Context, reconcile, shared::Shared, state::Uid, turns::RECONCILIATIONS};
+use super::{Context, Deps, reconcile, shared::Shared, state::Uid, turns::RECONCILIATIONS};
 use crate::{
     api::{NamespacedName, names::label},
-    compiler::Compiler,
     controller::metrics::Metrics,
-    memory::Memory,
     publish::{self, ConfigMapMetadata, SURPLUS_GRACE},
-    rollout::{self, InjectedPod, sidecar::SidecarClient},
-    source::{fetch::Fetcher, receiver::WebhookReceiver, trigger::TriggerRequest},
+    rollout::{self, InjectedPod},
+    source::{receiver::FirstPass, trigger::TriggerRequest},
 };
 
 /// Time between two removals of the state of deleted environments.
@@ -44,42 +42,27 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// Time between two removals of the streams and pod queries of deleted environments.
 const TASK_SWEEP: Duration = Duration::from_secs(2);
 
-/// Dependencies of a reconciliation.
-#[derive(Clone)]
-pub struct Deps {
-    /// Client that reads and writes the cluster.
-    pub client: Client,
-    /// Fetcher that reads sources.
-    pub fetcher: Arc<Fetcher>,
-    /// Compiler that compiles one document at a time, each in a child process.
-    pub compiler: Arc<Compiler>,
-    /// HTTP client that asks pods which revision they serve.
-    pub sidecars: SidecarClient,
-    /// Receiver of webhooks.
-    pub webhook_receiver: WebhookReceiver,
-    /// Metrics of the controller.
-    pub metrics: Metrics,
-    /// Memory for the snapshots of all environments.
-    pub memory: Arc<Memory>,
-    /// Name of this replica in Events.
-    pub instance: Option<String>,
-}
-
 /// Reconciles in these namespaces, or in all if the list is empty, until `shutdown` is true. Reconciliations under way
 /// then run to their end. Each listed namespace has its own watches, so the operator needs no permission outside the
 /// list.
 pub async fn run(deps: Deps, namespaces: &[String], shutdown: watch::Receiver<bool>) {
     let shared = Shared::default();
-    if namespaces.is_empty() {
-        return run_in(deps, &shared, None, shutdown).await;
-    }
-    let namespaces: BTreeSet<&String> = namespaces.iter().collect();
-    let each = namespaces.into_iter();
-    join_all(each.map(|namespace| run_in(deps.clone(), &shared, Some(namespace), shutdown.clone()))).await;
+    let listed: BTreeSet<&str> = namespaces.iter().map(String::as_str).collect();
+    let scopes = if listed.is_empty() { vec![None] } else { listed.into_iter().map(Some).collect() };
+    // A webhook that arrives before all first passes have begun would be refused for good.
+    let passes: Vec<_> = scopes.iter().map(|_| deps.webhook_receiver.first_pass()).collect();
+    deps.webhook_receiver.set_leading(true);
+    let each = scopes.into_iter().zip(passes);
+    join_all(each.map(|(scope, pass)| run_in(deps.clone(), &shared, scope, pass, shutdown.clone()))).await;
 }
 
-async fn run_in(deps: Deps, shared: &Shared, namespace: Option<&str>, mut shutdown: watch::Receiver<bool>) {
-    let pass = deps.webhook_receiver.first_pass();
+async fn run_in(
+    deps: Deps,
+    shared: &Shared,
+    namespace: Option<&str>,
+    pass: FirstPass,
+    mut shutdown: watch::Receiver<bool>,
+) {
     let (client, metrics) = (deps.client.clone(), deps.metrics.clone());
     let config_maps = || in_scope::<ConfigMapMetadata>(&shared.pages.bound(&client), namespace);
     let (objects, mut feed) = publish::objects();
@@ -100,7 +83,7 @@ async fn run_in(deps: Deps, shared: &Shared, namespace: Option<&str>, mut shutdo
     let controller = Controller::for_stream(environments, known.clone());
     let (pods, pods_feed) = rollout::running_pods();
     let following = rollout::follow(in_scope::<InjectedPod>(&shared.pages.bound(&client), namespace), pods_feed);
-    let context = Arc::new(Context::sharing(deps, shared, objects, pods, SURPLUS_GRACE));
+    let context = Arc::new(Context::with_shared(deps, shared, objects, pods, SURPLUS_GRACE));
 
     let seen = Arc::new(SeenVersions::default());
     let mut referrers = Referrers::new(known.clone(), Arc::clone(&context), Arc::clone(&seen));

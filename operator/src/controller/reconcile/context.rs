@@ -1,0 +1,125 @@
+//! State that all reconciliations share.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::Client;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use super::{read::Reader, shared::Shared, state::States, turns::Turns};
+use crate::{
+    compiler::Compiler,
+    controller::{metrics::Metrics, report::Reports},
+    memory::Memory,
+    publish::{Objects, Publisher},
+    rollout::{PodLister, RunningPods, nudge::Nudger, observe::Observer, sidecar::SidecarClient},
+    source::{
+        fetch::Fetcher,
+        realtime::Streams,
+        receiver::WebhookReceiver,
+        trigger::{TriggerRequest, TriggerSender},
+    },
+    usage::Collector,
+};
+
+/// Dependencies of a reconciliation.
+#[derive(Clone)]
+pub struct Deps {
+    /// Client that reads and writes the cluster.
+    pub client: Client,
+    /// Fetcher that reads sources.
+    pub fetcher: Arc<Fetcher>,
+    /// Compiler that compiles one document at a time, each in a child process.
+    pub compiler: Arc<Compiler>,
+    /// HTTP client that asks pods which revision they serve.
+    pub sidecars: SidecarClient,
+    /// Receiver of webhooks.
+    pub webhook_receiver: WebhookReceiver,
+    /// Metrics of the controller.
+    pub metrics: Metrics,
+    /// Memory for the snapshots of all environments.
+    pub memory: Arc<Memory>,
+    /// Name of this replica in Events.
+    pub instance: String,
+}
+
+/// State that all reconciliations share.
+pub struct Context {
+    pub(super) fetcher: Arc<Fetcher>,
+    pub(super) reader: Reader,
+    pub(super) publisher: Publisher,
+    /// Memory for the snapshots of all environments.
+    pub(super) memory: Arc<Memory>,
+    pub(super) nudger: Nudger,
+    pub(super) reports: Reports,
+    pub(super) metrics: Metrics,
+    pub(super) states: States,
+    pub(super) turns: Turns,
+    pub(super) streams: Streams,
+    pub(super) observer: Observer,
+    pub(super) lister: PodLister,
+    pub(super) collector: Collector,
+    pub(super) webhook_receiver: WebhookReceiver,
+    /// Sender of triggers for early reconciliations.
+    pub(super) trigger_sender: TriggerSender,
+    /// Receiver of these triggers, until the controller takes it.
+    trigger_requests: Mutex<Option<mpsc::Receiver<TriggerRequest>>>,
+}
+
+impl Context {
+    /// Creates a context from its dependencies. `objects` are the published ConfigMaps, and `pods` the injected pods;
+    /// unneeded objects are deleted after `grace`.
+    pub fn new(deps: Deps, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
+        Self::with_shared(deps, &Shared::default(), objects, pods, grace)
+    }
+
+    /// Creates a context that has bounds over all environments in common with others.
+    pub(super) fn with_shared(
+        deps: Deps,
+        shared: &Shared,
+        objects: Objects,
+        pods: RunningPods,
+        grace: Duration,
+    ) -> Self {
+        let Deps { client, fetcher, compiler, sidecars, webhook_receiver, metrics, instance, memory } = deps;
+        let (trigger_sender, trigger_requests) = TriggerSender::new();
+        let turns = Turns::new(&shared.reconciliations, trigger_sender.clone());
+        let nudger = Nudger::new(client.clone(), pods.clone()).sharing(&shared.patches);
+        Self {
+            collector: Collector::new(
+                pods.clone(),
+                sidecars.clone(),
+                Arc::clone(&fetcher),
+                trigger_sender.clone(),
+                metrics.usage.clone(),
+                &shared.counts,
+            ),
+            observer: Observer::new(pods, nudger.clone(), sidecars, trigger_sender.clone()),
+            streams: Streams::new(
+                Arc::clone(&fetcher),
+                trigger_sender.clone(),
+                metrics.realtime.clone(),
+                shared.streams.clone(),
+            ),
+            lister: PodLister::new(client.clone(), shared.lists.clone()),
+            webhook_receiver,
+            trigger_sender,
+            trigger_requests: Mutex::new(Some(trigger_requests)),
+            reader: Reader::new(Arc::clone(&fetcher), compiler, metrics.clone()),
+            fetcher,
+            publisher: Publisher::new(client.clone(), objects, grace).sharing(&shared.reads).within(&memory),
+            memory,
+            nudger,
+            reports: Reports::new(client, instance),
+            metrics,
+            states: States::default(),
+            turns,
+        }
+    }
+
+    /// Returns the receiver of triggers for early reconciliations. The receiver can be taken once; a second call
+    /// returns `None`.
+    pub fn trigger_requests(&self) -> Option<mpsc::Receiver<TriggerRequest>> {
+        self.trigger_requests.lock().take()
+    }
+}

@@ -12,7 +12,7 @@ use kube::{
 use remora_e2e::{harness::storefront, upstream::Upstream};
 use remora_operator::{
     api::FeatureEnvironment,
-    injection::{Config, Decision, Defaults, PodContext, decide, patch},
+    injection::{Config, Decision, Defaults, PodContext, decide},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -268,11 +268,11 @@ fn injected(pod: &Value) -> anyhow::Result<Value> {
         own_namespace: "remora-system".to_owned(),
         defaults: Defaults::default(),
     };
-    let Decision::Inject(plan) = decide(pod, &PodContext::new(LARGE), &config) else {
+    let Decision::Inject(injection) = decide(pod, &PodContext::new(LARGE), &config) else {
         anyhow::bail!("the pod gets no sidecar: {pod}");
     };
     let mut patched = pod.clone();
-    json_patch::patch(&mut patched, &patch(pod, &plan))?;
+    json_patch::patch(&mut patched, &injection.patch)?;
     Ok(patched)
 }
 

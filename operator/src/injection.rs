@@ -1,8 +1,7 @@
 //! Injects the sidecar into a pod: a decision and a patch, both pure functions of the pod in the request.
 //!
-//! [`decide`] reads the annotations of the pod and of its namespace and returns a [`Decision`], with a [`Plan`] if the pod
-//! is injected. [`patch`] turns the plan into JSON Patch operations. [`missing_sidecar`] checks a pod that exists already.
-//! None of them uses a cluster, a clock or a socket.
+//! [`decide`] reads the annotations of the pod and of its namespace and returns a [`Decision`], with a patch if the pod is
+//! injected. [`missing_sidecar`] checks a pod that exists already. Neither uses a cluster, a clock or a socket.
 //!
 //! | modules | what they do |
 //! |---|---|
@@ -50,10 +49,8 @@ pub use admission_policy::{Error as PolicyError, Policy, Validation, Variable, p
 pub use annotations::Invalid;
 pub use audit::{MissingSidecar, is_candidate, missing_sidecar};
 pub use config::Config;
-pub use decide::{Decision, PodContext, Reason, Refusal, decide};
+pub use decide::{Decision, Injection, PodContext, Reason, Refusal, decide};
 pub use defaults::{Conflict, DefaultTexts, Defaults};
 pub use layout::{Layout, Layouts, Size, Slots};
-pub use patch::patch;
-pub use plan::Plan;
 pub use pod::Malformed;
 pub(crate) use quote::quote;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use clap::Parser;
-use remora_operator::injection::{Config, Decision, Defaults, PodContext, decide, patch};
+use remora_operator::injection::{Config, Decision, Defaults, PodContext, decide};
 use remora_sidecar::Command;
 use remora_testing::assert_generated;
 use serde_json::{Value, json};
@@ -60,10 +60,10 @@ fn outcome(pod: &Value, case: &str) -> Value {
     match decide(pod, &context, &config(case)) {
         Decision::Skip(reason) => json!({"skipped": reason.label(), "warning": reason.warning()}),
         Decision::Deny(refusal) => json!({"denied": refusal.label(), "message": refusal.to_string()}),
-        Decision::Inject(plan) => {
+        Decision::Inject(injection) => {
             let mut patched = pod.clone();
-            json_patch::patch(&mut patched, &patch(pod, &plan)).unwrap();
-            json!({"warnings": plan.warnings(), "pod": patched})
+            json_patch::patch(&mut patched, &injection.patch).unwrap();
+            json!({"warnings": injection.warnings, "pod": patched})
         }
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::{prelude::*, strategy::ValueTree};
-use remora_operator::injection::{Config, Decision, Defaults, PodContext, Reason, decide, missing_sidecar, patch};
+use remora_operator::injection::{Config, Decision, Defaults, PodContext, Reason, decide, missing_sidecar};
 use serde_json::{Map, Value, json};
 
 fn config() -> Config {
@@ -185,8 +185,8 @@ proptest! {
         match decide(&pod, &context, &config()) {
             Decision::Skip(_) => {}
             Decision::Deny(refusal) => prop_assert!(!refusal.to_string().chars().any(char::is_control)),
-            Decision::Inject(plan) => {
-                let operations = patch(&pod, &plan);
+            Decision::Inject(injection) => {
+                let operations = injection.patch;
                 prop_assert!(operations.0.iter().all(|one| matches!(one, json_patch::PatchOperation::Add(_))));
                 // A round trip through text, because the API server gets the patch as text.
                 let operations: json_patch::Patch =
@@ -344,9 +344,8 @@ fn plain_pod() -> impl Strategy<Value = Value> {
 fn ours(pod: &mut Value) -> bool {
     match decide(pod, &PodContext::new("shop"), &config()) {
         Decision::Skip(Reason::AlreadyInjected) => false,
-        Decision::Inject(plan) => {
-            let operations = patch(pod, &plan);
-            json_patch::patch(pod, &operations).unwrap();
+        Decision::Inject(injection) => {
+            json_patch::patch(pod, &injection.patch).unwrap();
             true
         }
         other => panic!("{other:?} about {pod}"),

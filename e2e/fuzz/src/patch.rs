@@ -1,6 +1,6 @@
 //! Properties of a decision about a pod, which hold for every pod.
 
-use remora_operator::injection::{Config, Decision, Defaults, PodContext, Reason, decide, missing_sidecar, patch};
+use remora_operator::injection::{Config, Decision, Defaults, PodContext, Reason, decide, missing_sidecar};
 use serde_json::Value;
 
 use crate::assert_printable;
@@ -21,13 +21,13 @@ pub(crate) fn config() -> Config {
 /// Decides about a pod. Panics unless the patch applies and adds the sidecar, and a second decision changes nothing.
 pub(crate) fn assert_applies_once(pod: &Value, context: &PodContext<'_>) {
     let is_missing = missing_sidecar(pod, context, OWN_NAMESPACE).is_some();
-    let plan = match decide(pod, context, &config()) {
+    let injection = match decide(pod, context, &config()) {
         Decision::Skip(_) => return,
         Decision::Deny(refusal) => return assert_printable(&refusal.to_string()),
-        Decision::Inject(plan) => plan,
+        Decision::Inject(injection) => injection,
     };
-    plan.warnings().iter().for_each(|warning| assert_printable(warning));
-    let operations = patch(pod, &plan);
+    injection.warnings.iter().for_each(|warning| assert_printable(warning));
+    let operations = injection.patch;
     assert!(operations.0.iter().all(|one| matches!(one, json_patch::PatchOperation::Add(_))), "{operations}");
     // The API server receives the patch as text.
     let operations: json_patch::Patch = serde_json::from_str(&serde_json::to_string(&operations).unwrap()).unwrap();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Parser;
-use remora_operator::injection::{Config, Decision, Defaults, PodContext, decide, patch};
+use remora_operator::injection::{Config, Decision, Defaults, PodContext, decide};
 use serde_json::{Value, json};
 
 /// Pod as a user sends it.
@@ -294,10 +294,10 @@ fn by_the_code(pod: &Value, settings: Settings) -> anyhow::Result<Becomes> {
             Becomes::Pod { pod: pod.clone(), warnings: reason.warning().map(str::to_owned).into_iter().collect() }
         }
         Decision::Deny(refusal) => Becomes::Refused(refusal.to_string()),
-        Decision::Inject(plan) => {
+        Decision::Inject(injection) => {
             let mut patched = pod.clone();
-            json_patch::patch(&mut patched, &patch(pod, &plan))?;
-            Becomes::Pod { pod: patched, warnings: plan.warnings().to_vec() }
+            json_patch::patch(&mut patched, &injection.patch)?;
+            Becomes::Pod { pod: patched, warnings: injection.warnings }
         }
     })
 }

@@ -1,7 +1,7 @@
 //! Generates the decision and the plan as CEL expressions for a MutatingAdmissionPolicy. With the policy, the API
 //! server injects the sidecar itself, and no webhook is needed.
 //!
-//! The additions to a pod are not written a second time. The generator makes [`Plan`](super::Plan)s of template pods
+//! The additions to a pod are not written a second time. The generator makes plans of template pods
 //! and turns them into expressions: each placeholder value becomes the expression that computes the value for the pod
 //! in the request ([`to_cel`], [`template`]). The policy therefore contains everything that is added to a plan. Grammars,
 //! refusals and resources are written again in CEL, from the same constants and messages. Tests compare the API

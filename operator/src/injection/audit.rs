@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     annotations,
-    decide::{PodContext, Refusal, is_system, parse_request},
+    decide::{NotInjected, PodContext, Refusal, is_system, parse_request},
     pod::{is_native_sidecar, name},
 };
 use crate::api::names::{annotation, sidecar};
@@ -35,9 +35,9 @@ pub fn missing_sidecar(pod: &Value, context: &PodContext<'_>, own_namespace: &st
         return None;
     }
     match parse_request(pod, context, own_namespace) {
-        Ok(Ok(_)) => Some(MissingSidecar::Replaceable),
-        Ok(Err(_)) => None,
-        Err(refusal) => Some(MissingSidecar::Denied(refusal)),
+        Ok(_) => Some(MissingSidecar::Replaceable),
+        Err(NotInjected::Skip(_)) => None,
+        Err(NotInjected::Deny(refusal)) => Some(MissingSidecar::Denied(refusal)),
     }
 }
 

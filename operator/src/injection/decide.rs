@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use json_patch::Patch;
 use serde_json::{Map, Value};
 
 use super::config::Config;
@@ -47,8 +48,32 @@ pub enum Decision {
     Skip(Reason),
     /// The pod is denied.
     Deny(Refusal),
-    /// The pod is injected by this plan.
-    Inject(Box<Plan>),
+    /// The pod is injected.
+    Inject(Injection),
+}
+
+/// Injection of a pod.
+#[derive(Debug)]
+pub struct Injection {
+    /// Operations that add everything that the pod lacks.
+    pub patch: Patch,
+    /// Warnings for the pod's author. They do not prevent the injection.
+    pub warnings: Vec<String>,
+}
+
+/// Why a pod is not injected.
+#[derive(Debug)]
+pub(super) enum NotInjected {
+    /// The pod is admitted unchanged.
+    Skip(Reason),
+    /// The pod is denied.
+    Deny(Refusal),
+}
+
+impl<T: Into<Refusal>> From<T> for NotInjected {
+    fn from(refusal: T) -> Self {
+        Self::Deny(refusal.into())
+    }
 }
 
 /// Reason for admitting a pod unchanged.
@@ -155,32 +180,30 @@ impl Refusal {
 
 /// Decides about the pod of a request.
 pub fn decide(pod: &Value, context: &PodContext<'_>, config: &Config) -> Decision {
-    match plan_injection(pod, context, config) {
-        Ok(Ok(plan)) => Decision::Inject(Box::new(plan)),
-        Ok(Err(reason)) => Decision::Skip(reason),
-        Err(refusal) => Decision::Deny(refusal),
+    match inject(pod, context, config) {
+        Ok(injection) => Decision::Inject(injection),
+        Err(NotInjected::Skip(reason)) => Decision::Skip(reason),
+        Err(NotInjected::Deny(refusal)) => Decision::Deny(refusal),
     }
 }
 
-/// Returns the plan, or the reason for admitting the pod unchanged (inner error).
+/// Plans the injection, and turns the plan into a patch.
 ///
 /// # Errors
 ///
-/// Fails if the pod must be denied (outer error).
-fn plan_injection(pod: &Value, context: &PodContext<'_>, config: &Config) -> Result<Result<Plan, Reason>, Refusal> {
-    let (parts, request) = match parse_request(pod, context, &config.own_namespace)? {
-        Ok(wanted) => wanted,
-        Err(reason) => return Ok(Err(reason)),
-    };
+/// The pod is admitted unchanged, or denied.
+fn inject(pod: &Value, context: &PodContext<'_>, config: &Config) -> Result<Injection, NotInjected> {
+    let (parts, request) = parse_request(pod, context, &config.own_namespace)?;
     let warnings = unknown_annotations(parts.annotations);
     let layout = |environment: &EnvironmentName| -> Layout {
         context.layouts.and_then(|known| known.get(environment)).copied().unwrap_or_default()
     };
     let plan = Plan::new(&parts, &request, config, layout, warnings);
-    if patch(pod, &plan).0.is_empty() {
-        return Ok(Err(Reason::AlreadyInjected));
+    let patch = patch(&parts, &plan);
+    if patch.0.is_empty() {
+        return Err(NotInjected::Skip(Reason::AlreadyInjected));
     }
-    Ok(Ok(plan))
+    Ok(Injection { patch, warnings: plan.warnings })
 }
 
 /// Renders warnings about the first [`UNKNOWN_MAX`] unknown annotations, and one about how many others there are.
@@ -199,40 +222,39 @@ pub(super) fn unknown_annotation(key: &str) -> String {
     format!("annotation {} is unknown to Remora and has no effect: correct its name, or remove it", quote(key))
 }
 
-/// Parses a pod and its options if it requests a sidecar and can have one, or returns the reason for admitting it
-/// unchanged (inner error).
+/// Parses a pod and its options if it requests a sidecar and can have one.
 ///
 /// # Errors
 ///
-/// Fails if the pod must be denied (outer error).
+/// The pod is admitted unchanged, or denied.
 pub(super) fn parse_request<'a>(
     pod: &'a Value,
     context: &PodContext<'_>,
     own_namespace: &str,
-) -> Result<Result<(Pod<'a>, ParsedOptions), Reason>, Refusal> {
+) -> Result<(Pod<'a>, ParsedOptions), NotInjected> {
     let Some(annotations) = pod.pointer("/metadata/annotations").and_then(Value::as_object) else {
-        return Ok(Err(Reason::NotRequested));
+        return Err(NotInjected::Skip(Reason::NotRequested));
     };
     if !annotations.contains_key(annotation::INJECT) {
-        return Ok(Err(Reason::NotRequested));
+        return Err(NotInjected::Skip(Reason::NotRequested));
     }
     if annotations::opted_out(annotations) {
-        return Ok(Err(Reason::OptedOut));
+        return Err(NotInjected::Skip(Reason::OptedOut));
     }
     let parts = Pod::read(pod)?;
     if let Some(reason) = skip_reason(&parts, context, own_namespace) {
-        return Ok(Err(reason));
+        return Err(NotInjected::Skip(reason));
     }
     let options = PodOptions { pod: annotations, namespace: context.namespace, defaults: context.defaults };
     let request = annotations::read(&options)?;
     let overriding = request.overrides.as_ref().map(|_| annotation::OVERRIDES);
     let overriding = overriding.or(request.override_key.as_ref().map(|_| annotation::OVERRIDE_KEY));
     if let Some(key) = overriding.filter(|_| !context.allows_overrides) {
-        return Err(Refusal::OverridesNotAllowed { key, namespace: quote(context.namespace) });
+        return Err(Refusal::OverridesNotAllowed { key, namespace: quote(context.namespace) }.into());
     }
     check_names(&parts, &request)?;
     check_ports(&parts, &request)?;
-    Ok(Ok((parts, request)))
+    Ok((parts, request))
 }
 
 /// System namespaces. The registration excludes them too, but its selector can be removed, and some platforms remove

@@ -11,16 +11,12 @@ use crate::api::names::{annotation, label, sidecar};
 
 /// Returns the `add` operations for everything in `plan` that `pod` lacks. Empty if the pod has everything.
 ///
-/// The plan must be the one that was made for this pod. A malformed pod, which [`decide`](super::decide) denies, gets
-/// no operations.
-pub fn patch(pod: &Value, plan: &Plan) -> Patch {
-    let Ok(pod) = Pod::read(pod) else {
-        return Patch(Vec::new());
-    };
+/// The plan must be the one that was made for this pod.
+pub(super) fn patch(pod: &Pod<'_>, plan: &Plan) -> Patch {
     let mut operations = Operations(Vec::new());
-    mark(&pod, plan, &mut operations);
-    volumes(&pod, plan, &mut operations);
-    containers(&pod, plan, &mut operations);
+    mark(pod, plan, &mut operations);
+    volumes(pod, plan, &mut operations);
+    containers(pod, plan, &mut operations);
     Patch(operations.0)
 }
 

@@ -11,22 +11,18 @@ use crate::api::names::{self, EnvironmentName, sidecar};
 
 /// Everything that injection adds to a pod.
 #[derive(Debug)]
-pub struct Plan {
+pub(super) struct Plan {
     pub(super) sidecar: Value,
     pub(super) volumes: Vec<Value>,
     pub(super) variables: Vec<(&'static str, String)>,
     /// Mounts of every container that starts after the sidecar.
     pub(super) mounts: Vec<Value>,
     pub(super) record: String,
-    warnings: Vec<String>,
+    /// Warnings for the pod's author. They do not prevent the injection.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Plan {
-    /// Returns the warnings for the pod's author. They do not prevent the injection.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
     pub(super) fn new(
         pod: &Pod<'_>,
         request: &ParsedOptions,

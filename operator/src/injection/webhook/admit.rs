@@ -22,9 +22,9 @@ use super::{
 use crate::{
     api::names::{EnvironmentName, annotation},
     injection::{
-        Config, Decision, Layouts, Plan, PodContext, Refusal, decide,
+        Config, Decision, Injection, Layouts, PodContext, Refusal, decide,
         metrics::{Labels, Metrics, Outcome},
-        patch, quote,
+        quote,
     },
     listener::{Limits, Useful},
 };
@@ -196,7 +196,7 @@ impl Webhook {
                 let review = Ok(deny(uid, &message));
                 Reviewed { outcome: Outcome::Denied(refusal), review }
             }
-            Decision::Inject(plan) => inject(request, pod, &plan, environments, warnings),
+            Decision::Inject(injection) => inject(request, injection, environments, warnings),
         }
     }
 }
@@ -220,12 +220,11 @@ impl ParseBudget {
 
 fn inject(
     request: &Request<'_>,
-    pod: &Value,
-    plan: &Plan,
+    injection: Injection,
     found: &[(&EnvironmentName, Presence)],
     mut warnings: Vec<String>,
 ) -> Reviewed {
-    warnings.extend_from_slice(plan.warnings());
+    warnings.extend(injection.warnings);
     let mut outcome = Outcome::Injected;
     for (name, presence) in found {
         match presence {
@@ -248,6 +247,5 @@ fn inject(
             }
         }
     }
-    let operations = patch(pod, plan);
-    Reviewed { outcome, review: allow(&request.uid, Some(&operations), &warnings) }
+    Reviewed { outcome, review: allow(&request.uid, Some(&injection.patch), &warnings) }
 }

@@ -19,6 +19,7 @@ mod limiter;
 mod link;
 mod listen;
 mod memory_budget;
+mod memory_queue;
 mod minimum_rate;
 mod objects;
 mod origin;

@@ -49,6 +49,8 @@ mod refresh;
 mod rollout;
 #[path = "reconcile/room.rs"]
 mod room;
+#[path = "reconcile/slow.rs"]
+mod slow;
 #[path = "reconcile/storm.rs"]
 mod storm;
 #[path = "reconcile/turns.rs"]

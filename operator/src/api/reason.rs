@@ -83,6 +83,8 @@ reasons! {
     RateLimited,
     /// The server gave no answer, or an unusable one.
     UpstreamUnavailable,
+    /// The server sends the document below the minimum rate.
+    AnswerTooSlow,
     /// The server redirects to another origin, or too often.
     RedirectRefused,
     /// A part of the answer or the document exceeds its size limit.

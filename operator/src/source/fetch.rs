@@ -19,6 +19,8 @@ mod limiter;
 mod link;
 mod listen;
 mod memory_budget;
+mod memory_queue;
+mod minimum_rate;
 mod objects;
 mod origin;
 mod pages;
@@ -54,6 +56,7 @@ pub use self::{
     key::EnvironmentKey,
     listen::Listening,
     memory_budget::Reservation,
+    minimum_rate::MinimumRate,
     origin::{AllowedOrigins, InvalidOrigin, Origin, Reach},
     proxy::{InvalidProxy, Proxies, ProxyRule},
     read_budget::{BYTES_PER_MINUTE, FullRead, REST_MAX, ReadBudget, read_within},

@@ -4,10 +4,12 @@ use std::io::{self, Write};
 
 use flate2::write::GzDecoder;
 use reqwest::{Response, header};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     error::{Error, SMALLER_DOCUMENT},
     memory_budget::OverBudget,
+    minimum_rate::{MinimumRate, Progress},
 };
 
 /// Bytes that a body may have beyond [`WIRE_RATIO`] times its content (64 KiB). They have to hold what the decoder has read
@@ -24,15 +26,18 @@ pub(super) enum Unread {
     TooLarge(Box<Error>),
     /// The memory budget has too few free bytes.
     OverBudget(OverBudget),
+    /// The body arrives below this rate.
+    TooSlow(MinimumRate),
     /// The connection broke off, or the compressed data is invalid.
     Broken(String),
 }
 
 /// Reads and decompresses the whole body: at most `limit` bytes before and after decompression, and not many more before
-/// than after it. `grow_to` reserves memory for the number of bytes it is given.
+/// than after it. `progress` counts the decompressed bytes. `grow_to` reserves memory for the number of bytes it is given.
 pub(super) async fn read(
     mut response: Response,
     limit: usize,
+    progress: &mut Progress,
     grow_to: impl Fn(usize) -> Result<(), OverBudget>,
 ) -> Result<Vec<u8>, Unread> {
     let declared = response.content_length().and_then(|length| usize::try_from(length).ok());
@@ -43,14 +48,17 @@ pub(super) async fn read(
     let mut sink = Sink::new(&response, limit)?;
     let mut wire = 0_usize;
     loop {
-        let chunk = response.chunk().await.map_err(|error| Unread::Broken(broken(&error)))?;
-        let Some(chunk) = chunk else { break };
+        let (deadline, rate) = progress.deadline();
+        let chunk = timeout_at(deadline, response.chunk()).await.map_err(|_| Unread::TooSlow(rate))?;
+        let Some(chunk) = chunk.map_err(|error| broken(&error))? else { break };
         wire = wire.saturating_add(chunk.len());
         if wire > limit {
             return Err(too_large("the answer", limit));
         }
         // A chunk may inflate to a thousand times its size. The sink stops at the limit within the chunk.
+        let before = sink.len();
         sink.write(&chunk).map_err(|error| inflation(&error, limit))?;
+        progress.arrived(sink.len() - before, Instant::now());
         if wire > sink.len().saturating_mul(WIRE_RATIO).saturating_add(WIRE_SLACK) {
             return Err(Unread::Broken("the answer is much larger compressed than decompressed".to_owned()));
         }
@@ -59,9 +67,12 @@ pub(super) async fn read(
     sink.finish().map_err(|error| inflation(&error, limit))
 }
 
-fn broken(error: &reqwest::Error) -> String {
-    let what = if error.is_timeout() { "the answer came too slowly" } else { "the answer broke off" };
-    what.to_owned()
+fn broken(error: &reqwest::Error) -> Unread {
+    if error.is_timeout() {
+        Unread::TooSlow(Progress::of_silence())
+    } else {
+        Unread::Broken("the answer broke off".to_owned())
+    }
 }
 
 fn too_large(what: &'static str, limit: usize) -> Unread {

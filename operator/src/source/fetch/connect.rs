@@ -8,14 +8,13 @@ use reqwest::{Certificate, Client, Proxy, redirect};
 use tokio::time::Instant;
 
 use super::{
+    minimum_rate::SILENCE_MAX,
     origin::{Origin, Reach},
     proxy::Tunnel,
     resolve::{Guard, Lookup},
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum wait for the first byte of an answer, and between two reads.
-const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum silence of a stream.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
 const REDIRECTS: usize = 3;
@@ -100,9 +99,9 @@ impl Clients {
             roots.extend(own);
         }
         let (redirects, silence) = match purpose {
-            Purpose::Fetch => (redirect::Policy::custom(within_origin), READ_TIMEOUT),
+            Purpose::Fetch => (redirect::Policy::custom(within_origin), SILENCE_MAX),
             Purpose::Listen => (redirect::Policy::none(), IDLE),
-            Purpose::Send => (redirect::Policy::none(), READ_TIMEOUT),
+            Purpose::Send => (redirect::Policy::none(), SILENCE_MAX),
         };
         // A client with a proxy resolves the proxy's name only, which an administrator named.
         let reach = if tunnel.is_some() { Reach::Vouched } else { reach };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 
-use super::{key::EnvironmentKey, origin::Origin};
+use super::{key::EnvironmentKey, minimum_rate::MinimumRate, origin::Origin};
 use crate::api::Reason;
 
 /// Remedy for a document that is too large.
@@ -111,6 +111,16 @@ pub enum Error {
         /// Minimum wait before the next attempt: the server's `Retry-After`, or the pause of an open circuit.
         retry_after: Option<Duration>,
     },
+    /// The server sends the document below the minimum rate.
+    #[error(
+        "{origin} sends the document too slowly, less than {rate} (decompressed): check the server and the network on the way to it, or let the server compress its answers with gzip"
+    )]
+    AnswerTooSlow {
+        /// Origin of the server.
+        origin: Origin,
+        /// Rate that the server did not keep.
+        rate: MinimumRate,
+    },
     /// The server redirects to another origin, or too often.
     #[error(
         "{0} redirects to another origin or in a loop, which the operator does not follow because the request contains the environment key: set spec.source.flagsmith.apiUrl to the final URL"
@@ -174,6 +184,7 @@ impl Error {
             Self::EnvironmentNotFound(_) => Reason::EnvironmentNotFound,
             Self::RateLimited { .. } => Reason::RateLimited,
             Self::UpstreamUnavailable { .. } => Reason::UpstreamUnavailable,
+            Self::AnswerTooSlow { .. } => Reason::AnswerTooSlow,
             Self::RedirectRefused(_) => Reason::RedirectRefused,
             Self::BodyTooLarge { .. } => Reason::BodyTooLarge,
         }

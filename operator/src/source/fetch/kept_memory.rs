@@ -1,5 +1,5 @@
-//! Memory for small documents while larger ones take all of the budget. A server that sends its answer byte by byte holds
-//! the budget until the timeout, and other namespaces do not wait for it.
+//! Memory for small documents while larger ones take all of the budget. A server that sends as slowly as it may holds
+//! the budget for minutes, and other namespaces do not wait for it.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -16,8 +16,8 @@ use crate::{
     source::back_off::ceiling,
 };
 
-/// Maximum number of concurrent fetches from all servers. A namespace has at most half of them: a server that sends its
-/// answers byte by byte occupies them until the timeout.
+/// Maximum number of concurrent fetches from all servers. A namespace has at most half of them: a server that sends as
+/// slowly as it may occupies them for minutes.
 const REQUESTS_MAX: usize = 32;
 /// Maximum number of concurrent fetches from one server. A namespace has at most half of them.
 const REQUESTS_PER_SERVER_MAX: usize = 16;

@@ -9,14 +9,21 @@
 //! long that takes.
 //!
 //! Namespaces take turns: each has one request in the common queue, and none while it holds a large reservation. A request
-//! that is not large needs no turn while memory is free.
+//! that is not large needs no turn while memory is free. So a request waits for the reservations that exist when its
+//! namespace joins the queue, and for one of each namespace before it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout_at},
+};
 
-use super::kept_memory::{KeptMemory, KeptPermit};
+use super::{
+    kept_memory::{KeptMemory, KeptPermit},
+    memory_queue::{MemoryPermit, MemoryQueue},
+};
 
 /// Reservation in bytes for a document of unknown size.
 const UNKNOWN_SIZE: usize = 256 << 10;
@@ -26,13 +33,13 @@ const LARGE: usize = 4;
 const KEPT: usize = 4;
 /// Unit of the budget in bytes.
 const UNIT: usize = 1 << 10;
-/// Maximum wait for the budget before the reconciliation gives up its place. Reservations made earlier fetch and
-/// compile meanwhile.
+/// Maximum wait for the budget before the reconciliation gives up its place among all reconciliations. Reservations made
+/// earlier fetch and compile meanwhile. The namespace keeps its place in the queue for memory.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Memory budget for the documents of all environments.
 pub(super) struct MemoryBudget {
-    free: Arc<Semaphore>,
+    queue: MemoryQueue,
     kept: KeptMemory,
     limit: usize,
     /// Turns of the namespaces that wait, or that hold a large reservation.
@@ -42,7 +49,6 @@ pub(super) struct MemoryBudget {
 /// A reservation in the budget. Dropping it releases its bytes.
 #[derive(Debug)]
 pub struct Reservation {
-    free: Arc<Semaphore>,
     limit: usize,
     held: Mutex<Held>,
     /// Turn of the namespace, if the reservation is large.
@@ -52,7 +58,7 @@ pub struct Reservation {
 /// Memory that a reservation holds.
 #[derive(Debug)]
 enum Held {
-    Budget(OwnedSemaphorePermit),
+    Budget(MemoryPermit),
     Kept(KeptPermit),
 }
 
@@ -60,42 +66,35 @@ impl MemoryBudget {
     /// Creates a budget of `limit` bytes: the maximum size of one document, so that every document fits. Small documents have
     /// a quarter of it in addition.
     pub(super) fn new(limit: usize) -> Self {
-        let free = Arc::new(Semaphore::new(units(limit)));
-        Self { free, kept: KeptMemory::new(units(limit) / KEPT), limit, turns: Mutex::default() }
+        let (queue, kept) = (MemoryQueue::new(units(limit)), KeptMemory::new(units(limit) / KEPT));
+        Self { queue, kept, limit, turns: Mutex::default() }
     }
 
     /// Reserves the `expected` bytes and waits up to [`RESERVE_TIMEOUT`] for them. Returns `None` after that time.
     pub(super) async fn reserve(&self, namespace: &str, expected: Option<usize>) -> Option<Reservation> {
         let wanted = units(expected.unwrap_or(UNKNOWN_SIZE).min(self.limit)).max(1);
         let is_large = wanted >= units(self.limit) / LARGE;
-        let permits = u32::try_from(wanted).unwrap_or(u32::MAX);
-        // This succeeds only if no request waits: the semaphore gives free permits to waiting requests first.
-        if !is_large && let Ok(held) = Arc::clone(&self.free).try_acquire_many_owned(permits) {
+        if !is_large && let Some(held) = self.queue.take(wanted) {
             return Some(self.reservation(Held::Budget(held), None));
         }
         if !is_large && let Some(held) = self.kept.reserve(namespace, wanted) {
             return Some(self.reservation(Held::Kept(held), None));
         }
-        let turn = self.turn(namespace);
-        let reserved = async {
-            let turn = turn.acquire_owned().await.ok()?;
-            // The semaphore serves the oldest request first, so a large one does not starve.
-            let held = Arc::clone(&self.free).acquire_many_owned(permits).await.ok()?;
-            Some((turn, held))
-        };
-        let (turn, held) = tokio::time::timeout(RESERVE_TIMEOUT, reserved).await.ok()??;
-        // Otherwise the next large document of the namespace would wait ahead of all requests that arrive meanwhile.
+        let deadline = Instant::now() + RESERVE_TIMEOUT;
+        let turn = timeout_at(deadline, self.turn(namespace).acquire_owned()).await.ok()?.ok()?;
+        let held = self.queue.wait(namespace, wanted, deadline).await?;
+        // Otherwise the next large document of the namespace would join the queue while this one holds its memory.
         Some(self.reservation(Held::Budget(held), is_large.then_some(turn)))
     }
 
     /// True if a part of the budget is free.
     #[cfg(test)]
     pub(super) fn is_free(&self) -> bool {
-        self.free.available_permits() > 0
+        self.queue.free() > 0
     }
 
     fn reservation(&self, held: Held, turn: Option<OwnedSemaphorePermit>) -> Reservation {
-        Reservation { free: Arc::clone(&self.free), limit: self.limit, held: Mutex::new(held), turn: Mutex::new(turn) }
+        Reservation { limit: self.limit, held: Mutex::new(held), turn: Mutex::new(turn) }
     }
 
     fn turn(&self, namespace: &str) -> Arc<Semaphore> {
@@ -118,11 +117,7 @@ impl Reservation {
             return Ok(());
         }
         let has_grown = match &mut *held {
-            Held::Budget(held) => {
-                let more = u32::try_from(missing).unwrap_or(u32::MAX);
-                let more = Arc::clone(&self.free).try_acquire_many_owned(more);
-                more.map(|more| held.merge(more)).is_ok()
-            }
+            Held::Budget(held) => held.grow(missing),
             Held::Kept(held) => held.grow(missing),
         };
         if has_grown { Ok(()) } else { Err(OverBudget { needed: bytes.saturating_mul(2).min(self.limit) }) }
@@ -135,7 +130,7 @@ impl Reservation {
         let mut held = self.held.lock();
         let surplus = held.units().saturating_sub(units(bytes).max(1));
         match &mut *held {
-            Held::Budget(held) => drop(held.split(surplus)),
+            Held::Budget(held) => held.shrink(surplus),
             Held::Kept(held) => held.shrink(surplus),
         }
         if held.units() < units(self.limit) / LARGE {
@@ -147,7 +142,7 @@ impl Reservation {
 impl Held {
     fn units(&self) -> usize {
         match self {
-            Self::Budget(held) => held.num_permits(),
+            Self::Budget(held) => held.units(),
             Self::Kept(held) => held.units(),
         }
     }
@@ -214,7 +209,7 @@ mod tests {
         drop(one);
         assert_eq!(other.grow_to(LIMIT / 4 * 3), Ok(()));
         drop(other);
-        assert_eq!(budget.free.available_permits(), units(LIMIT));
+        assert_eq!(budget.queue.free(), units(LIMIT));
     }
 
     #[tokio::test]
@@ -222,9 +217,9 @@ mod tests {
         let budget = MemoryBudget::new(LIMIT);
         let reservation = budget.reserve("shop", Some(LIMIT)).await.unwrap();
         reservation.shrink(LIMIT / 4);
-        assert_eq!(budget.free.available_permits(), units(LIMIT / 4 * 3));
+        assert_eq!(budget.queue.free(), units(LIMIT / 4 * 3));
         reservation.shrink(LIMIT);
-        assert_eq!(budget.free.available_permits(), units(LIMIT / 4 * 3), "it never takes more");
+        assert_eq!(budget.queue.free(), units(LIMIT / 4 * 3), "it never takes more");
     }
 
     #[tokio::test(start_paused = true)]
@@ -247,6 +242,44 @@ mod tests {
             assert!(began.elapsed() <= HOLD, "{bytes} bytes after {:?}", began.elapsed());
         }
         many.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    /// Namespaces have very many large documents, which hold their memory for longer than a request waits, or so that it
+    /// becomes free just while the request of another namespace is not in the queue.
+    #[tokio::test(start_paused = true)]
+    async fn large_document_waits_for_one_of_each_namespace_however_long_they_take() {
+        const PAUSE: Duration = Duration::from_millis(1_500);
+        for noisy in [1, 2, 4] {
+            for hold in [20_000, 61_500, 90_000, 123_000, 316_000].map(Duration::from_millis) {
+                let (budget, served) = (Arc::new(MemoryBudget::new(LIMIT)), Arc::new(Mutex::new(0)));
+                let many = (0..noisy * 32).map(|number| {
+                    let (budget, served) = (Arc::clone(&budget), Arc::clone(&served));
+                    tokio::spawn(async move {
+                        let namespace = format!("noisy-{}", number % noisy);
+                        loop {
+                            if let Some(_held) = budget.reserve(&namespace, Some(LIMIT)).await {
+                                *served.lock() += 1;
+                                tokio::time::sleep(hold).await;
+                            } else {
+                                tokio::time::sleep(PAUSE).await;
+                            }
+                        }
+                    })
+                });
+                let many: Vec<_> = many.collect();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let (before, began) = (*served.lock(), Instant::now());
+                while budget.reserve("ours", Some(LIMIT)).await.is_none() {
+                    assert!(*served.lock() - before <= noisy, "{noisy} namespaces, {hold:?}: {:?}", began.elapsed());
+                    tokio::time::sleep(PAUSE).await;
+                }
+                // One holds its memory at the beginning, and each of the others has one turn.
+                assert!(*served.lock() - before < noisy, "{noisy} namespaces, {hold:?}: {}", *served.lock() - before);
+                let bound = hold * noisy + PAUSE;
+                assert!(began.elapsed() <= bound, "{noisy} namespaces, {hold:?}: {:?}", began.elapsed());
+                many.iter().for_each(tokio::task::JoinHandle::abort);
+            }
+        }
     }
 
     #[tokio::test]

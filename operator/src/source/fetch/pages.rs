@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashSet,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use jiff::Timestamp;
@@ -11,6 +11,7 @@ use reqwest::{
     Client, Response, StatusCode, Url,
     header::{self, HeaderName},
 };
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     body::{self, Unread},
@@ -19,6 +20,7 @@ use super::{
     key::EnvironmentKey,
     link,
     memory_budget::{OverBudget, Reservation},
+    minimum_rate::{MinimumRate, Progress},
     origin::Origin,
     validator,
 };
@@ -68,7 +70,9 @@ enum Page {
 impl Request<'_> {
     /// Requests all pages. The parser of the pages checks that they belong to one environment at one time.
     pub(super) async fn send(&self) -> Result<DocumentAnswer, Error> {
-        let (first, began, entity_tag, mut next) = match self.page(&self.url, self.condition.as_ref(), 0).await? {
+        let mut progress = Progress::start(Instant::now());
+        let first = self.page(&self.url, self.condition.as_ref(), 0, &mut progress).await?;
+        let (first, began, entity_tag, mut next) = match first {
             Page::NotModified if self.condition.is_none() => return Err(self.unasked()),
             Page::NotModified => return Ok(DocumentAnswer::NotModified),
             Page::OverBudget(expected) => return Ok(DocumentAnswer::OverBudget(expected)),
@@ -83,7 +87,7 @@ impl Request<'_> {
             if seen.len() >= PAGES || !seen.insert(url.clone()) {
                 return Err(unavailable(self.origin, "its pages form a loop, or do not end"));
             }
-            let (page, after) = match self.page(&url, None, held).await? {
+            let (page, after) = match self.page(&url, None, held, &mut progress).await? {
                 Page::NotModified => return Err(self.unasked()),
                 Page::OverBudget(expected) => return Ok(DocumentAnswer::OverBudget(expected)),
                 Page::Document { bytes, next, .. } => (bytes, next),
@@ -95,12 +99,22 @@ impl Request<'_> {
         Ok(DocumentAnswer::Document { pages, began, entity_tag })
     }
 
+    fn too_slow(&self, rate: MinimumRate) -> Error {
+        Error::AnswerTooSlow { origin: self.origin.clone(), rate }
+    }
+
     fn unasked(&self) -> Error {
         unavailable(self.origin, "it answered HTTP 304 to an unconditional request")
     }
 
     /// Requests the page at this URL. `held` is the size in bytes of the pages before it.
-    async fn page(&self, url: &Url, condition: Option<&(HeaderName, String)>, held: usize) -> Result<Page, Error> {
+    async fn page(
+        &self,
+        url: &Url,
+        condition: Option<&(HeaderName, String)>,
+        held: usize,
+        progress: &mut Progress,
+    ) -> Result<Page, Error> {
         let mut request = self
             .client
             .get(url.clone())
@@ -111,7 +125,9 @@ impl Request<'_> {
             request = request.header(name, value);
         }
         let sent = Instant::now();
-        let response = request.send().await.map_err(|error| explain(&error, self.origin, url))?;
+        let (deadline, rate) = progress.head_deadline();
+        let response = timeout_at(deadline, request.send()).await.map_err(|_| self.too_slow(rate))?;
+        let response = response.map_err(|error| explain(&error, self.origin, url))?;
         if size_of_headers(&response) > HEADERS {
             return Err(Error::BodyTooLarge {
                 what: "the answer's header",
@@ -128,13 +144,15 @@ impl Request<'_> {
         let entity_tag = text(&response, &header::ETAG).filter(|tag| tag.len() <= ENTITY_TAG_MAX).map(str::to_owned);
         let next = self.next_page(&response)?;
         let limit = self.limit.saturating_sub(held);
-        let bytes =
-            match body::read(response, limit, |bytes| self.reservation.grow_to(held.saturating_add(bytes))).await {
-                Ok(bytes) => bytes,
-                Err(Unread::OverBudget(OverBudget { needed })) => return Ok(Page::OverBudget(needed)),
-                Err(Unread::TooLarge(error)) => return Err(*error),
-                Err(Unread::Broken(problem)) => return Err(unavailable(self.origin, &problem)),
-            };
+        let grow_to = |bytes| self.reservation.grow_to(held.saturating_add(bytes));
+        progress.start_page(Instant::now());
+        let bytes = match body::read(response, limit, progress, grow_to).await {
+            Ok(bytes) => bytes,
+            Err(Unread::OverBudget(OverBudget { needed })) => return Ok(Page::OverBudget(needed)),
+            Err(Unread::TooLarge(error)) => return Err(*error),
+            Err(Unread::TooSlow(rate)) => return Err(self.too_slow(rate)),
+            Err(Unread::Broken(problem)) => return Err(unavailable(self.origin, &problem)),
+        };
         Ok(Page::Document { bytes, began, entity_tag, next })
     }
 

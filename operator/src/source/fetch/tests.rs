@@ -11,6 +11,7 @@ mod objects;
 mod pages;
 mod proxy;
 mod refusals;
+mod slow;
 mod tls;
 mod upstream;
 

@@ -13,7 +13,8 @@ exec {lock}>"$REMORA_BUILD/lock"
 flock "$lock" # another build of the same: wait for it, then there is nothing left to do
 [ ! -e "$REMORA_BUILD/complete" ] || exit 0
 
-export CGO_ENABLED=0 GOWORK=off GOFLAGS="-trimpath -buildvcs=false"
+# Debug information is left out of the programs in any case, and takes a fifth of the time to write.
+export CGO_ENABLED=0 GOWORK=off GOFLAGS="-trimpath -buildvcs=false -gcflags=all=-dwarf=false"
 log=$REMORA_BUILD/build.log
 say "building Kubernetes and Helm (once; about 6 minutes on 2 cores) into $REMORA_BUILD"
 

@@ -29,6 +29,19 @@
 //! | [`ask`] | answers `kubectl remora`: reads the cluster with the caller's rights, edits FeatureEnvironments |
 //! | [`run`], [`cli`] | start the process: arguments, admin port, port for webhooks, signals |
 //!
+//! Namespaces share what the process has, so that none of them can take what another one needs:
+//!
+//! | what | type | rule |
+//! |---|---|---|
+//! | reconciliations, requests to servers | sparing `FairSemaphore` | a namespace has at most as many permits as stay free: one half, then a quarter |
+//! | compilations, questions to sidecars, patches of pods, lists of pods, snapshots that are read back | `FairSemaphore` | a free permit goes to the waiting namespace with the fewest |
+//! | memory for snapshots, memory for counted uses | [`memory::Memory`] | equal shares, and a quarter that only namespaces below their share may use |
+//! | memory for documents | `source::fetch::memory_budget` | one place in the queue for each namespace; small documents have memory of their own |
+//! | documents from the fetch to the compiled snapshot | `controller::reconcile::namespace_bound` | at most 16 for each namespace |
+//! | streams of changes | `source::realtime::permits` | a namespace with fewer streams takes permits of the one with the most |
+//! | full reads from a server | `source::fetch::read_budget` | equal shares; the environments of a namespace share its part |
+//! | connections and bytes of a port (by address, not by namespace) | `listener::slots` | a full port closes a connection of the address with the most |
+//!
 //! The controller never parses a document: it sends the bytes to [`compiler`], whose child process calls
 //! [`remora_compile`], a crate of its own without a client. The crate [`remora_tools`] has the commands that need no
 //! cluster; `remora-operator compile` is one of them and calls [`remora_compile`] directly.

@@ -13,7 +13,6 @@ mod digest;
 mod error;
 mod events;
 mod failure;
-mod kept_memory;
 mod key;
 mod limiter;
 mod link;
@@ -27,6 +26,7 @@ mod pages;
 mod proxy;
 mod read_budget;
 mod resolve;
+mod small_document_memory;
 #[cfg(test)]
 mod tests;
 mod uses;

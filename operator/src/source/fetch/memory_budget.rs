@@ -21,8 +21,8 @@ use tokio::{
 };
 
 use super::{
-    kept_memory::{KeptMemory, KeptPermit},
     memory_queue::{MemoryPermit, MemoryQueue},
+    small_document_memory::{SmallDocumentMemory, SmallDocumentPermit},
 };
 
 /// Reservation in bytes for a document of unknown size.
@@ -40,7 +40,7 @@ const RESERVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Memory budget for the documents of all environments.
 pub(super) struct MemoryBudget {
     queue: MemoryQueue,
-    kept: KeptMemory,
+    kept: SmallDocumentMemory,
     limit: usize,
     /// Turns of the namespaces that wait, or that hold a large reservation.
     turns: Mutex<HashMap<String, Arc<Semaphore>>>,
@@ -59,14 +59,14 @@ pub struct Reservation {
 #[derive(Debug)]
 enum Held {
     Budget(MemoryPermit),
-    Kept(KeptPermit),
+    Kept(SmallDocumentPermit),
 }
 
 impl MemoryBudget {
     /// Creates a budget of `limit` bytes: the maximum size of one document, so that every document fits. Small documents have
     /// a quarter of it in addition.
     pub(super) fn new(limit: usize) -> Self {
-        let (queue, kept) = (MemoryQueue::new(units(limit)), KeptMemory::new(units(limit) / KEPT));
+        let (queue, kept) = (MemoryQueue::new(units(limit)), SmallDocumentMemory::new(units(limit) / KEPT));
         Self { queue, kept, limit, turns: Mutex::default() }
     }
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// Memory for small documents. A namespace has at most as much of it as stays free: one half, a second one a quarter, a
 /// third one an eighth. Clones share the memory.
 #[derive(Clone, Debug)]
-pub(super) struct KeptMemory(Arc<Mutex<State>>);
+pub(super) struct SmallDocumentMemory(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -20,25 +20,25 @@ struct State {
 
 /// A reservation. Dropping it releases its units.
 #[derive(Debug)]
-pub(super) struct KeptPermit {
-    memory: KeptMemory,
+pub(super) struct SmallDocumentPermit {
+    memory: SmallDocumentMemory,
     namespace: String,
     units: usize,
 }
 
-impl KeptMemory {
+impl SmallDocumentMemory {
     pub(super) fn new(units: usize) -> Self {
         Self(Arc::new(Mutex::new(State { free: units, namespaces: HashMap::new() })))
     }
 
     /// Reserves units. `None` if so many are not free for the namespace.
-    pub(super) fn reserve(&self, namespace: &str, units: usize) -> Option<KeptPermit> {
-        let mut permit = KeptPermit { memory: self.clone(), namespace: namespace.to_owned(), units: 0 };
+    pub(super) fn reserve(&self, namespace: &str, units: usize) -> Option<SmallDocumentPermit> {
+        let mut permit = SmallDocumentPermit { memory: self.clone(), namespace: namespace.to_owned(), units: 0 };
         permit.grow(units).then_some(permit)
     }
 }
 
-impl KeptPermit {
+impl SmallDocumentPermit {
     /// Number of reserved units.
     pub(super) fn units(&self) -> usize {
         self.units
@@ -72,7 +72,7 @@ impl KeptPermit {
     }
 }
 
-impl Drop for KeptPermit {
+impl Drop for SmallDocumentPermit {
     fn drop(&mut self) {
         self.shrink(self.units);
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn each_namespace_leaves_as_much_as_it_has() {
-        let memory = KeptMemory::new(1_000);
+        let memory = SmallDocumentMemory::new(1_000);
         let mut first = memory.reserve("first", 400).unwrap();
         assert!(memory.reserve("first", 101).is_none());
         assert!(!first.grow(101) && first.grow(100));

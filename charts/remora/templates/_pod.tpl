@@ -82,7 +82,7 @@ spec:
       {{- end }}
       containers:
         - name: {{ .part }}
-          image: {{ include "remora.image" (list .context .context.Values.image.operator) }}
+          image: {{ include "remora.image" (list .context "operator") }}
           imagePullPolicy: {{ .context.Values.image.operator.pullPolicy }}
           args:
             - run

@@ -16,6 +16,7 @@ fn beside(path: &str) -> Value {
             json!({"source": "Secret", "secretName": "x", "caBundle": format!("{pem}x")})
         }
         "proxy.secretName" => return json!({"proxy": {"url": "http://proxy.example.org:3128"}}),
+        "monitoring.alerts.runbookUrl" => return json!({"monitoring": {"alerts": {"enabled": true}}}),
         _ if path.starts_with("monitoring.podMonitors.") && path != "monitoring.podMonitors.enabled" => {
             return json!({"monitoring": {"podMonitors": {"enabled": true}}});
         }
@@ -90,6 +91,7 @@ fn others() -> BTreeMap<String, Value> {
         ("networkPolicy.upstreams.ports", json!([8000])),
         ("monitoring.dashboard.enabled", json!(true)),
         ("monitoring.alerts.enabled", json!(true)),
+        ("monitoring.alerts.runbookUrl", json!("https://wiki.example.org/remora")),
         ("monitoring.podMonitors.enabled", json!(true)),
     ];
     let monitors = ["operator", "sidecars"].into_iter();

@@ -1,6 +1,9 @@
-{{/* Prefix of all names in the release: remora for a release named remora, else remora-<release>. */}}
+{{/*
+Prefix of all names in the release: fullnameOverride, or else remora for a release named remora, and remora-<release> for any other. A
+release whose name contains remora has the prefix, too: without it, an upgrade would give all objects of an existing release other names.
+*/}}
 {{- define "remora.name" -}}
-{{- if eq .Release.Name "remora" }}remora{{ else }}remora-{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ end -}}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}{{ else if eq .Release.Name "remora" }}remora{{ else }}remora-{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ end -}}
 {{- end }}
 
 {{/* Labels of every object of the chart. */}}

@@ -53,6 +53,7 @@ fn others() -> BTreeMap<String, Value> {
         ("crds.enabled", json!(false)),
         ("crds.keep", json!(false)),
         ("logLevel", json!("debug")),
+        ("fullnameOverride", json!("flags")),
         ("commonLabels", json!({"example.org/a": "b"})),
         ("rbac.aggregateToDefaultRoles", json!(false)),
         ("injection.by", json!("AdmissionPolicy")),

@@ -38,7 +38,7 @@ use crate::{
     memory::Memory,
     rollout::sidecar::SidecarClient,
     source::{
-        fetch::{AllowedOrigins, Fetcher, Proxies, SystemLookup},
+        fetch::{AllowedOrigins, CaFile, Fetcher, Proxies, SystemLookup},
         receiver::WebhookReceiver,
     },
 };
@@ -59,6 +59,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 async fn serve(arguments: Arguments) -> anyhow::Result<()> {
     let webhook_options = arguments.webhook()?;
+    let ca_file = arguments.ca_bundle.as_deref().map(CaFile::open).transpose()?;
     let config = configuration().await?;
     let client = Client::try_from(config.clone()).context(BAD_CONFIGURATION)?;
     let metrics = Metrics::default();
@@ -114,6 +115,7 @@ async fn serve(arguments: Arguments) -> anyhow::Result<()> {
         metrics,
         webhook_receiver.clone(),
         works_since,
+        ca_file,
         stopping.clone(),
     );
     let self_check = async {
@@ -160,6 +162,7 @@ async fn controller(
     metrics: Metrics,
     webhook_receiver: WebhookReceiver,
     works_since: watch::Receiver<Option<Timestamp>>,
+    ca_file: Option<CaFile>,
     mut stopping: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     if arguments.no_controller {
@@ -170,7 +173,8 @@ async fn controller(
     let fence = LeaseFence::default();
     let fenced = fence.client(config).context(BAD_CONFIGURATION)?;
     let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), arguments.max_document_bytes)
-        .with_proxies(Proxies::new(&arguments.proxies));
+        .with_proxies(Proxies::new(&arguments.proxies))
+        .with_ca_file(ca_file);
     let sidecars = SidecarClient::new()?;
     let instance = arguments.unique_name();
     let owner = leader::account(client.clone(), &arguments.namespace).await;

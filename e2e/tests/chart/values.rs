@@ -15,6 +15,7 @@ fn beside(path: &str) -> Value {
         "webhook.certificates.secretName" | "webhook.certificates.caBundle" => {
             json!({"source": "Secret", "secretName": "x", "caBundle": format!("{pem}x")})
         }
+        "caBundle.key" => return json!({"caBundle": {"configMap": "corporate-ca"}}),
         "proxy.secretName" => return json!({"proxy": {"url": "http://proxy.example.org:3128"}}),
         "monitoring.alerts.runbookUrl" => return json!({"monitoring": {"alerts": {"enabled": true}}}),
         _ if path.starts_with("monitoring.podMonitors.") && path != "monitoring.podMonitors.enabled" => {
@@ -47,6 +48,8 @@ fn others() -> BTreeMap<String, Value> {
         ("image.sidecar.pullPolicy", json!("Never")),
         ("imagePullSecrets", json!([{"name": "x"}])),
         ("allowedOrigins", json!(["http://flagsmith.example.org:8000"])),
+        ("caBundle.configMap", json!("corporate-ca")),
+        ("caBundle.key", json!("bundle.pem")),
         ("proxy.url", json!("http://proxy.example.org:3128")),
         ("proxy.secretName", json!("x")),
         ("proxy.origins", json!([{"origin": "https://flags.example.org"}])),

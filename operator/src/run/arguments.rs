@@ -83,6 +83,10 @@ pub struct Arguments {
     /// `password`. Default: direct connections; environment variables have no effect.
     #[arg(long = "proxy", value_name = "[ORIGIN=]URL[,DIRECTORY]")]
     pub proxies: Vec<ProxyRule>,
+    /// File with CA certificates in PEM that the controller trusts for every server, besides the public CAs and those of
+    /// `caBundleRef`. A changed file is in use within a minute. Default: none.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_controller")]
+    pub ca_bundle: Option<PathBuf>,
     /// Size of the largest document that the operator reads, in bytes, over all its pages. It is also the total size of
     /// the documents that the operator holds in memory at one time. The process that compiles a document may use 64 MiB
     /// plus three times this size.

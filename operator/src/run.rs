@@ -193,6 +193,7 @@ async fn controller(
         webhook_receiver: webhook_receiver.clone(),
         metrics: metrics.clone(),
         memory: Memory::for_long(arguments.max_snapshot_bytes),
+        publishes_secrets: !arguments.no_secret_delivery,
         instance: Some(instance.clone()),
     };
     metrics.set_leading(true);

@@ -120,12 +120,18 @@ impl Operator {
     /// Starts an operator that keeps so many bytes of snapshots.
     fn start_within(cluster: &Cluster, bytes: usize) -> Self {
         let compiler = Compiler::with_program(OPERATOR, DOCUMENT_MAX);
-        Self::start_bounded(cluster, &[], Duration::from_secs(600), compiler, bytes)
+        Self::start_bounded(cluster, &[], Duration::from_secs(600), compiler, bytes, true)
     }
 
     /// Starts an operator with this compiler.
     fn start_compiling(cluster: &Cluster, origins: &[Origin], grace: Duration, compiler: Compiler) -> Self {
-        Self::start_bounded(cluster, origins, grace, compiler, SNAPSHOTS_MAX)
+        Self::start_bounded(cluster, origins, grace, compiler, SNAPSHOTS_MAX, true)
+    }
+
+    /// Starts an operator that may publish no Secrets.
+    fn start_without_secrets(cluster: &Cluster) -> Self {
+        let compiler = Compiler::with_program(OPERATOR, DOCUMENT_MAX);
+        Self::start_bounded(cluster, &[], Duration::from_secs(600), compiler, SNAPSHOTS_MAX, false)
     }
 
     fn start_bounded(
@@ -134,6 +140,7 @@ impl Operator {
         grace: Duration,
         compiler: Compiler,
         snapshot_bytes: usize,
+        publishes_secrets: bool,
     ) -> Self {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let (objects, writer) = watch();
@@ -152,6 +159,7 @@ impl Operator {
             webhook_receiver: receiver.clone(),
             metrics: metrics.clone(),
             memory: Memory::for_long(snapshot_bytes),
+            publishes_secrets,
             instance: None,
         };
         let (running, pods) = running_pods();

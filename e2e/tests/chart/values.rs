@@ -50,6 +50,7 @@ fn others() -> BTreeMap<String, Value> {
         ("allowedOrigins", json!(["http://flagsmith.example.org:8000"])),
         ("caBundle.configMap", json!("corporate-ca")),
         ("caBundle.key", json!("bundle.pem")),
+        ("delivery.secrets", json!(false)),
         ("proxy.url", json!("http://proxy.example.org:3128")),
         ("proxy.secretName", json!("x")),
         ("proxy.origins", json!([{"origin": "https://flags.example.org"}])),

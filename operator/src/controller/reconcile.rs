@@ -86,6 +86,8 @@ pub struct Context {
     publisher: Publisher,
     /// Memory for the snapshots of all environments.
     memory: Arc<Memory>,
+    /// True if the controller may publish Secrets.
+    publishes_secrets: bool,
     nudger: Nudger,
     reports: Reports,
     metrics: Metrics,
@@ -113,7 +115,17 @@ impl Context {
 
     /// Creates a context that has bounds over all environments in common with others.
     fn sharing(deps: Deps, shared: &Shared, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
-        let Deps { client, fetcher, compiler, sidecars, webhook_receiver, metrics, instance, memory } = deps;
+        let Deps {
+            client,
+            fetcher,
+            compiler,
+            sidecars,
+            webhook_receiver,
+            metrics,
+            instance,
+            memory,
+            publishes_secrets,
+        } = deps;
         let (trigger_sender, trigger_requests) = TriggerSender::new();
         let turns = Turns::new(&shared.reconciliations, trigger_sender.clone());
         let nudger = Nudger::new(client.clone(), pods.clone()).sharing(&shared.patches);
@@ -141,6 +153,7 @@ impl Context {
             compiler,
             publisher: Publisher::new(client.clone(), objects, grace).sharing(&shared.reads).within(&memory),
             memory,
+            publishes_secrets,
             nudger,
             reports: Reports::new(client, instance),
             metrics,

@@ -96,6 +96,10 @@ pub struct Arguments {
     /// deletes. Namespaces share it.
     #[arg(long, value_name = "BYTES", default_value_t = SNAPSHOTS_MAX)]
     pub max_snapshot_bytes: usize,
+    /// Publish no Secrets: do not accept FeatureEnvironments with `spec.delivery.as: Secret`. The controller then needs no
+    /// right to write Secrets.
+    #[arg(long, conflicts_with = "no_controller")]
+    pub no_secret_delivery: bool,
     /// Log level: error, warn, info, debug or trace, or directives such as `info,remora_operator=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,

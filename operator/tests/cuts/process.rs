@@ -98,6 +98,7 @@ impl Process {
             metrics: Metrics::default(),
             instance: None,
             memory: remora_operator::memory::Memory::for_long(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
+            publishes_secrets: true,
         };
         // The watch shows no pods: notifications run beside the reconciliation, so no plan could name their writes.
         let (pods, mut pods_feed) = running_pods();

@@ -55,6 +55,7 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
         metrics: Metrics::default(),
         instance: None,
         memory: remora_operator::memory::Memory::for_long(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
+        publishes_secrets: true,
     };
     let (stop, stopping) = watch::channel(false);
     let namespaces: Vec<String> = namespaces.iter().map(|name| (*name).to_owned()).collect();

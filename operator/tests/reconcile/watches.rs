@@ -95,6 +95,7 @@ pub(super) fn deps(client: Client) -> Deps {
         metrics: Metrics::default(),
         instance: None,
         memory: remora_operator::memory::Memory::for_long(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
+        publishes_secrets: true,
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Deps {
     pub metrics: Metrics,
     /// Memory for the snapshots of all environments.
     pub memory: Arc<Memory>,
+    /// True if the controller may publish Secrets. Otherwise environments with `spec.delivery.as: Secret` are not accepted.
+    pub publishes_secrets: bool,
     /// Name of this replica in Events.
     pub instance: Option<String>,
 }

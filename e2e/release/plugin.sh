@@ -4,7 +4,6 @@
 # manifest names the addresses that upload.sh gives the archives: those of a release on GitHub, at SOURCE_URL.
 . "$(dirname "$0")/settings.sh"
 
-origin=${SOURCE_URL:-https://example.org/remora}
 manifest=$release/remora.yaml
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -16,7 +15,7 @@ metadata:
   name: remora
 spec:
   version: v$version
-  homepage: $origin
+  homepage: $source_url
   shortDescription: Ask about feature flags and their pods
   description: |
     Answers questions about Remora's feature environments with the rights of your kubeconfig: which flag changed when, why
@@ -36,7 +35,7 @@ for architecture in "${architectures[@]}"; do
         matchLabels:
           os: linux
           arch: $architecture
-      uri: $origin/releases/download/v$version/$archive
+      uri: $source_url/releases/download/v$version/$archive
       sha256: ${sum#sha256:}
       bin: kubectl-remora
 END

@@ -2,7 +2,8 @@
 # publish.sh
 # Pushes the images and the chart of the release to REGISTRY, and signs them and the checksums with cosign: by the key in
 # COSIGN_KEY (its password is COSIGN_PASSWORD), or without a key in a workflow. REGISTRY_USER and REGISTRY_PASSWORD log in.
-# PLAIN_HTTP=true is for a registry without TLS. A second run pushes the same, and keeps the signatures of the first one.
+# PLAIN_HTTP=true is for a registry without TLS. A second run pushes nothing again, and keeps the signatures of the first one. A version
+# that the registry has with other content is not replaced.
 . "$(dirname "$0")/settings.sh"
 
 [ -n "${REGISTRY-}" ] || fail "REGISTRY is not set: name the registry, such as registry.example.org/remora"
@@ -41,21 +42,53 @@ if [ -n "${REGISTRY_USER-}" ]; then
   "$bin/helm" registry login "${registry%%/*}" --username "$REGISTRY_USER" --password-stdin <<<"$REGISTRY_PASSWORD"
 fi
 
-pushed=()
+# published NAME: prints the digest that the registry has under the name and this version; nothing if it has none.
+published() {
+  "$bin/crane" digest "${insecure[@]}" "$registry/$1:$version" 2>"$work/log" && return
+  # The last line answers the request by GET; the ones before may be about HEAD.
+  tail -n 1 "$work/log" | grep -E 'MANIFEST_UNKNOWN|NAME_UNKNOWN|404 Not Found' >/dev/null ||
+    fail "cannot ask the registry if it has $registry/$1:$version: $(<"$work/log")"
+}
+
+# same NAME IS WANTED: fails if the registry has other content under the name and this version.
+same() {
+  [ "$2" = "$3" ] ||
+    fail "$registry/$1: version $version is published already with another digest, $2, and the release has $3: choose a new version"
+}
+
+# All comparisons come before the first push, so that a version is published as a whole or not at all.
+declare -A wanted=() found=()
 for program in "${programs[@]}"; do
   mkdir "$work/$program"
   tar -x -f "$release/$program.oci.tar" -C "$work/$program"
-  reference=$("$bin/crane" push "${insecure[@]}" "$work/$program" "$registry/$program:$version" 2>"$work/log" | tail -n 1) ||
-    fail "cannot push $registry/$program:$version: $(<"$work/log")"
-  digest=$(jq -r '.manifests[0].digest' "$work/$program/index.json")
-  [ "${reference##*@}" = "$digest" ] || fail "the registry has $reference, and the release $digest"
-  pushed+=("$registry/$program@${reference##*@}")
+  wanted[$program]=$(jq -r '.manifests[0].digest' "$work/$program/index.json")
+  found[$program]=$(published "$program")
+  [ -z "${found[$program]}" ] || same "$program" "${found[$program]}" "${wanted[$program]}"
 done
-touch -d "@$SOURCE_DATE_EPOCH" "$release/remora-$version.tgz"
-"$bin/helm" push "${plain[@]}" "$release/remora-$version.tgz" "oci://$registry/charts" >"$work/log" 2>&1 ||
-  fail "cannot push the chart: $(<"$work/log")"
-chart=$(sed -n 's/^Digest: //p' "$work/log")
-[ -n "$chart" ] || fail "helm names no digest of the chart: $(<"$work/log")"
+chart=$(published charts/remora)
+if [ -n "$chart" ]; then
+  # Helm chooses the digest of the manifest; its layer is the packed chart.
+  layer=$("$bin/crane" manifest "${insecure[@]}" "$registry/charts/remora@$chart" | jq -r '.layers[0].digest')
+  same charts/remora "$layer" "$(digest "$release/remora-$version.tgz")"
+fi
+
+pushed=()
+for program in "${programs[@]}"; do
+  digest=${wanted[$program]}
+  if [ -z "${found[$program]}" ]; then
+    reference=$("$bin/crane" push "${insecure[@]}" "$work/$program" "$registry/$program:$version" 2>"$work/log" | tail -n 1) ||
+      fail "cannot push $registry/$program:$version: $(<"$work/log")"
+    [ "${reference##*@}" = "$digest" ] || fail "the registry has $reference, and the release $digest"
+  fi
+  pushed+=("$registry/$program@$digest")
+done
+if [ -z "$chart" ]; then
+  touch -d "@$SOURCE_DATE_EPOCH" "$release/remora-$version.tgz"
+  "$bin/helm" push "${plain[@]}" "$release/remora-$version.tgz" "oci://$registry/charts" >"$work/log" 2>&1 ||
+    fail "cannot push the chart: $(<"$work/log")"
+  chart=$(sed -n 's/^Digest: //p' "$work/log")
+  [ -n "$chart" ] || fail "helm names no digest of the chart: $(<"$work/log")"
+fi
 pushed+=("$registry/charts/remora@$chart")
 printf '       %s\n' "${pushed[@]}"
 

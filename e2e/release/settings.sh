@@ -9,6 +9,9 @@ version=$(sed -n '/^\[workspace.package\]/,/^\[/ s/^version = "\(.*\)"$/\1/p' Ca
 
 # Registry that the images are published in, without a slash at the end. The packed chart names it.
 registry=${REGISTRY:-registry.example.org/remora}
+# Address of the repository, without a slash at the end: links in the packed chart, metadata of chart and images, and the plugin's
+# manifest name it. The workflow sets it.
+source_url=${SOURCE_URL:-https://example.org/remora}
 # Architectures by the names of OCI. Each has a target of Rust in `target_of`.
 read -ra architectures <<<"${ARCHITECTURES:-amd64 arm64}"
 build=$(realpath -m "${CARGO_TARGET_DIR:-target}")

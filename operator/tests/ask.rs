@@ -423,6 +423,40 @@ async fn registration_of_another_release_is_left_out() {
     assert!(code == 0 && !text.contains("remora-other"), "{text}");
 }
 
+/// After an upgrade, sidecars keep their image until somebody restarts their workload. That is no fault.
+#[tokio::test]
+async fn workloads_with_image_of_earlier_installation_are_listed() {
+    let world = world();
+    world.install();
+    let owned = |name: &str, image: &str, kind: &str, owner: &str, labels: &Value| {
+        let mut pod = pod(name, &json!({"running": {}}));
+        pod["spec"]["initContainers"][0]["image"] = json!(image);
+        pod["metadata"]["labels"] = labels.clone();
+        pod["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": "u", "controller": true}]);
+        pod
+    };
+    let of_template = json!({"pod-template-hash": "5d4f"});
+    let pods = [
+        owned("web-5d4f-a", "sidecar:1", "ReplicaSet", "web-5d4f", &of_template),
+        owned("new-5d4f-a", "sidecar:2", "ReplicaSet", "new-5d4f", &of_template),
+        owned("queue-0", "sidecar:1", "StatefulSet", "queue", &json!({})),
+    ];
+    world.put(PODS, list(&pods));
+    let (code, text) = world.ask(&["check", "--only-namespace"]).await.unwrap();
+    let line = "note     Deployment shop/web, StatefulSet shop/queue: sidecar image sidecar:1 in 2 pods, and new pods get sidecar:2\n";
+    assert!(code == 0 && text.contains(line) && !text.contains("shop/new"), "{text}");
+
+    // Without the dry run, the webhook's argument names the image.
+    world.edit(world::DEPLOYMENTS, |deployments| {
+        let webhook = json!({"name": "webhook", "args": ["webhook", "--sidecar-image=sidecar:1"]});
+        deployments["items"][1]["spec"]["template"] = json!({"spec": {"containers": [webhook]}});
+    });
+    let (code, text) = world.ask(&["check", "--only-namespace", "--no-dry-run"]).await.unwrap();
+    let line = "note     Deployment shop/new: sidecar image sidecar:2 in 1 pod, and new pods get sidecar:1\n";
+    assert!(code == 0 && text.contains(line), "{text}");
+}
+
 #[tokio::test]
 async fn pods_of_excluded_namespace_are_no_fault() {
     let world = world();

@@ -12,7 +12,7 @@ use remora_testing::assert_generated;
 use serde::Serialize;
 
 const TEMPLATE: &str = "charts/remora/templates/_policy.tpl";
-const IMAGE: &str = "{{ include \"remora.image\" (list . .Values.image.sidecar) }}";
+const IMAGE: &str = "{{ include \"remora.image\" (list . \"sidecar\") }}";
 const PULL_POLICY: &str = "{{ .Values.image.sidecar.pullPolicy }}";
 
 /// Expressions of the chart's values in place of the defaults of sidecars.

@@ -122,12 +122,18 @@ impl Operator {
     /// Starts an operator that keeps so many bytes of snapshots.
     fn start_within(cluster: &Cluster, bytes: usize) -> Self {
         let compiler = Compiler::with_program(OPERATOR, DOCUMENT_MAX);
-        Self::start_bounded(cluster, &[], Duration::from_secs(600), compiler, bytes)
+        Self::start_bounded(cluster, &[], Duration::from_secs(600), compiler, bytes, true)
     }
 
     /// Starts an operator with this compiler.
     fn start_compiling(cluster: &Cluster, origins: &[Origin], grace: Duration, compiler: Compiler) -> Self {
-        Self::start_bounded(cluster, origins, grace, compiler, SNAPSHOTS_MAX)
+        Self::start_bounded(cluster, origins, grace, compiler, SNAPSHOTS_MAX, true)
+    }
+
+    /// Starts an operator that may publish no Secrets.
+    fn start_without_secrets(cluster: &Cluster) -> Self {
+        let compiler = Compiler::with_program(OPERATOR, DOCUMENT_MAX);
+        Self::start_bounded(cluster, &[], Duration::from_secs(600), compiler, SNAPSHOTS_MAX, false)
     }
 
     fn start_bounded(
@@ -136,6 +142,7 @@ impl Operator {
         grace: Duration,
         compiler: Compiler,
         snapshot_bytes: usize,
+        publishes_secrets: bool,
     ) -> Self {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let (objects, writer) = watch();
@@ -155,6 +162,7 @@ impl Operator {
             metrics: metrics.clone(),
             memory: Memory::with_reserve(snapshot_bytes),
             instance: "test".to_owned(),
+            publishes_secrets,
         };
         let (running, pods) = running_pods();
         let context = Context::new(deps, objects, running, grace);

@@ -48,6 +48,54 @@ fn runbook_has_row_for_every_reason_and_outcome() {
     assert_same("reasons", &documented.collect(), &known);
 }
 
+/// Returns the alert rules of the chart.
+fn alerts() -> Vec<serde_json::Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/remora/monitoring/alerts.yaml");
+    let rules: serde_json::Value = serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    rules["groups"][0]["rules"].as_array().unwrap().clone()
+}
+
+/// The annotation `runbook_url` of an alert names the heading.
+#[test]
+fn runbook_has_heading_for_every_alert() {
+    let text = readme();
+    let section = text.split("\n## Alerts\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let headings: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let alerts = alerts();
+    let names: Vec<&str> = alerts.iter().map(|alert| alert["alert"].as_str().unwrap()).collect();
+    assert_eq!(headings, names, "in the same order");
+}
+
+/// Returns the reasons that a source file of the operator names outside its tests.
+fn named_in(file: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file)).unwrap();
+    let code = text.split("#[cfg(test)]").next().unwrap();
+    let names = code.split("Reason::").skip(1);
+    let is_name = |c: char| c.is_ascii_alphanumeric();
+    names.map(|rest| rest.split(|c| !is_name(c)).next().unwrap().to_owned()).collect()
+}
+
+/// A reason that the alert leaves out has nobody who acts on it.
+#[test]
+fn alert_of_publication_names_every_reason_of_published() {
+    // The last file decides if the volumes of pods have room.
+    let files = ["publish/error.rs", "compiler/error.rs", "controller/reconcile/publish/fit.rs"];
+    let mut reasons: BTreeSet<String> = files.into_iter().flat_map(named_in).collect();
+    // The first two are reasons of `Fetched`; in a namespace that is being deleted, there is nothing to do.
+    for other in [Reason::ParseError, Reason::PagesChanged, Reason::NamespaceTerminating] {
+        assert!(reasons.remove(other.as_str()), "{other}");
+    }
+    assert!(reasons.len() > 10, "{reasons:?}");
+    let alert = alerts().into_iter().find(|alert| alert["alert"] == "RemoraPublicationFails").unwrap();
+    let text = alert["annotations"]["description"].as_str().unwrap().to_owned();
+    let words: BTreeSet<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let missing: Vec<_> = reasons.iter().filter(|reason| !words.contains(reason.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let known = |word: &str| Reason::ALL.iter().any(|reason| reason.as_str() == word);
+    let other: Vec<_> = words.iter().filter(|word| known(word) && !reasons.contains(**word)).collect();
+    assert_eq!(other, [&"Published"], "the condition, which is a reason, too");
+}
+
 /// Returns the metric families of an exposition, without the suffix of counters.
 fn families(exposition: &str) -> BTreeSet<String> {
     let names = exposition.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());

@@ -1,6 +1,9 @@
-{{/* Prefix of all names in the release: remora for a release named remora, else remora-<release>. */}}
+{{/*
+Prefix of all names in the release: fullnameOverride, or else remora for a release named remora, and remora-<release> for any other. A
+release whose name contains remora has the prefix, too: without it, an upgrade would give all objects of an existing release other names.
+*/}}
 {{- define "remora.name" -}}
-{{- if eq .Release.Name "remora" }}remora{{ else }}remora-{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ end -}}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}{{ else if eq .Release.Name "remora" }}remora{{ else }}remora-{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ end -}}
 {{- end }}
 
 {{/* Labels of every object of the chart. */}}
@@ -23,11 +26,16 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
-{{/* Reference of an image: [context, its values]. */}}
+{{/*
+Reference of an image: [context, operator or sidecar]. A packed chart has the digests of its images in digests.yaml. A digest or a tag
+in the values takes precedence.
+*/}}
 {{- define "remora.image" -}}
 {{- $root := index . 0 -}}
-{{- with index . 1 -}}
-{{ with $root.Values.image.registry }}{{ . }}/{{ end }}{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $root.Chart.AppVersion }}{{ end }}
+{{- $released := get ($root.Files.Get "digests.yaml" | fromYaml) (index . 1) -}}
+{{- with index $root.Values.image (index . 1) -}}
+{{- $digest := .digest | default (ternary "" $released (not (empty .tag))) -}}
+{{ with $root.Values.image.registry }}{{ . }}/{{ end }}{{ .repository }}{{ if $digest }}@{{ $digest }}{{ else }}:{{ .tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end -}}
 {{- end }}
 

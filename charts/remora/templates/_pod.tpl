@@ -1,6 +1,7 @@
 {{/*
 A Deployment of one part of the operator: a dict of context, part, values, arguments (a list), ports (a map of names to
-numbers) and secrets (a map of volumes to Secrets, which are mounted at /etc/remora/<volume>).
+numbers), secrets (a map of volumes to Secrets, which are mounted at /etc/remora/<volume>) and caBundle (a ConfigMap and its key,
+mounted at /etc/remora/ca-bundle/ca.crt).
 */}}
 {{- define "remora.deployment" -}}
 {{- $name := printf "%s-%s" (include "remora.name" .context) .part -}}
@@ -72,17 +73,23 @@ spec:
         {{- range .values.topologySpreadConstraints | default (list $overNodes) }}
         - {{ if hasKey . "labelSelector" }}{{ toYaml . | nindent 10 | trim }}{{ else }}{{ merge (dict) . $pods | toYaml | nindent 10 | trim }}{{ end }}
         {{- end }}
-      {{- with .secrets }}
+      {{- if or .secrets .caBundle }}
       volumes:
-        {{- range $volume, $secret := . }}
+        {{- range $volume, $secret := .secrets }}
         - name: {{ $volume }}
           secret:
             secretName: {{ $secret }}
         {{- end }}
+        {{- with .caBundle }}
+        - name: ca-bundle
+          configMap:
+            name: {{ .configMap }}
+            items: [{key: {{ .key | quote }}, path: ca.crt}]
+        {{- end }}
       {{- end }}
       containers:
         - name: {{ .part }}
-          image: {{ include "remora.image" (list .context .context.Values.image.operator) }}
+          image: {{ include "remora.image" (list .context "operator") }}
           imagePullPolicy: {{ .context.Values.image.operator.pullPolicy }}
           args:
             - {{ .part }}
@@ -132,11 +139,16 @@ spec:
           resources:
             {{- toYaml .values.resources | nindent 12 }}
           terminationMessagePolicy: FallbackToLogsOnError
-          {{- with .secrets }}
+          {{- if or .secrets .caBundle }}
           volumeMounts:
-            {{- range $volume, $secret := . }}
+            {{- range $volume, $secret := .secrets }}
             - name: {{ $volume }}
               mountPath: /etc/remora/{{ $volume }}
+              readOnly: true
+            {{- end }}
+            {{- if .caBundle }}
+            - name: ca-bundle
+              mountPath: /etc/remora/ca-bundle
               readOnly: true
             {{- end }}
           {{- end }}

@@ -235,7 +235,7 @@
       + (variables.logJson ? ['--log-json'] : [])
       + (variables.socket ? ['--listen-unix', '/var/run/remora-socket/remora.sock'] : [])
       + (variables.environments.map(environment, '--environment ' + environment).join(' ').split(' '))),
-      'image': dyn('{{ include "remora.image" (list . .Values.image.sidecar) }}'),
+      'image': dyn('{{ include "remora.image" (list . "sidecar") }}'),
       'imagePullPolicy': dyn('{{ .Values.image.sidecar.pullPolicy }}'),
       'name': dyn('remora'),
       'ports': dyn([{'containerPort': dyn(variables.port + 1), 'name': dyn('remora-admin'), 'protocol': dyn('TCP')}]),

@@ -236,3 +236,25 @@ fn metadata_for_artifact_hub_is_valid() {
     assert_eq!(yaml("crdsExamples")[0]["kind"], "FeatureEnvironment");
     assert_eq!(annotation("license"), "Apache-2.0");
 }
+
+#[test]
+fn ca_bundle_is_mounted_for_controller_only() {
+    let values = json!({"caBundle": {"configMap": "corporate-ca", "key": "bundle.pem"}});
+    let objects =
+        render(&super::merged(values, &json!({"proxy": {"url": "http://proxy.example.org:3128", "secretName": "x"}})));
+    let controller = get(&objects, "Deployment", "remora-controller");
+    assert!(arguments(controller).contains(&"--ca-bundle=/etc/remora/ca-bundle/ca.crt"));
+    let pod = &controller["spec"]["template"]["spec"];
+    let volume = json!({"name": "ca-bundle", "configMap": {"name": "corporate-ca", "items": [{"key": "bundle.pem", "path": "ca.crt"}]}});
+    let mount = json!({"name": "ca-bundle", "mountPath": "/etc/remora/ca-bundle", "readOnly": true});
+    assert_eq!(pod["volumes"].as_array().unwrap().len(), 2, "beside the credentials of the proxy");
+    assert_eq!(pod["volumes"][1], volume);
+    assert_eq!(pod["containers"][0]["volumeMounts"][1], mount);
+    let webhook = get(&objects, "Deployment", "remora-webhook");
+    assert!(webhook["spec"]["template"]["spec"].get("volumes").is_none());
+    assert!(
+        !arguments(get(&render(&json!({})), "Deployment", "remora-controller"))
+            .iter()
+            .any(|option| option.contains("ca-bundle"))
+    );
+}

@@ -6,6 +6,7 @@ mod deployments;
 mod errors;
 mod monitoring;
 mod network;
+mod packed;
 mod readme;
 mod roles;
 mod sidecar;
@@ -15,7 +16,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     io::Write as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -30,9 +31,14 @@ fn chart() -> PathBuf {
 const MORE: [&str; 1] = ["admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"];
 
 fn helm(arguments: &[&str], values: &Value) -> Output {
+    helm_on(&chart(), arguments, values)
+}
+
+/// Runs helm on a chart in another directory.
+fn helm_on(chart: &Path, arguments: &[&str], values: &Value) -> Output {
     let mut child = Command::new("helm")
         .args(arguments)
-        .arg(chart())
+        .arg(chart)
         .args(["--values", "-", "--namespace", "remora-system", "--kube-version", "1.34.0"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::packed::Packed;
 use super::{at, chart, get, merged, render};
 
 #[test]
@@ -27,6 +28,32 @@ fn monitoring_objects_are_rendered_on_request() {
     get(&objects, "PodMonitor", "remora-sidecars");
     let plain = render(&json!({}));
     assert!(!plain.keys().any(|(kind, _)| ["ConfigMap", "PrometheusRule", "PodMonitor"].contains(&kind.as_str())));
+}
+
+#[test]
+fn alerts_name_runbook() {
+    let runbook = "https://wiki.example.org/remora";
+    let objects = render(&json!({"monitoring": {"alerts": {"enabled": true, "runbookUrl": runbook}}}));
+    let rules = get(&objects, "PrometheusRule", "remora")["spec"]["groups"][0]["rules"].as_array().unwrap();
+    assert!(rules.len() > 10, "{rules:?}");
+    for rule in rules {
+        let name = rule["alert"].as_str().unwrap();
+        assert_eq!(rule["annotations"]["runbook_url"], format!("{runbook}#{}", name.to_lowercase()));
+    }
+}
+
+/// The packed chart names its repository, and so does each alert without a value.
+#[test]
+fn alerts_of_packed_chart_name_runbook_of_repository() {
+    let packed = Packed::new();
+    let objects = packed.render(&json!({"monitoring": {"alerts": {"enabled": true}}}));
+    let rules = get(&objects, "PrometheusRule", "remora")["spec"]["groups"][0]["rules"].as_array().unwrap();
+    for rule in rules {
+        let url = rule["annotations"]["runbook_url"].as_str().unwrap();
+        let place =
+            concat!("https://code.example.org/remora/blob/v", env!("CARGO_PKG_VERSION"), "/operator/README.md#");
+        assert!(url.starts_with(place), "{url}");
+    }
 }
 
 /// Returns values that install both PodMonitors, with these in addition.

@@ -32,3 +32,35 @@ fn lease_has_name_of_release() {
     let controller = get(&other, "Deployment", "remora-other-controller");
     assert!(super::arguments(controller).contains(&"--lease=remora-other-controller"));
 }
+
+#[test]
+fn right_to_write_secrets_can_be_left_out() {
+    let objects = render(&json!({"delivery": {"secrets": false}}));
+    let rules = get(&objects, "ClusterRole", "remora-controller")["rules"].as_array().unwrap();
+    let verbs: Vec<_> =
+        rules.iter().filter(|rule| rule["resources"] == json!(["secrets"])).map(|rule| &rule["verbs"]).collect();
+    assert_eq!(verbs, [&json!(["get"])]);
+    let controller = get(&objects, "Deployment", "remora-controller");
+    assert!(super::arguments(controller).contains(&"--no-secret-delivery"));
+    // An upgrade that keeps the values of a chart without this value changes no right.
+    let earlier = render(&json!({"delivery": null}));
+    assert_eq!(
+        get(&earlier, "ClusterRole", "remora-controller"),
+        get(&render(&json!({})), "ClusterRole", "remora-controller")
+    );
+}
+
+#[test]
+fn full_name_replaces_beginning_of_all_names() {
+    let all = json!({"networkPolicy": {"enabled": true}, "receiver": {"enabled": true}, "controller": {"replicas": 2}});
+    let named = super::merged(all.clone(), &json!({"fullnameOverride": "remora-prod"}));
+    let names = |release: &str, values: &serde_json::Value| {
+        let objects = objects(&render_as(release, values).unwrap());
+        objects.into_keys().collect::<Vec<_>>()
+    };
+    assert_eq!(names("remora-prod", &named), names("prod", &all));
+    // An upgrade must not give the objects of an existing release other names.
+    assert!(names("remora-prod", &all).iter().any(|(_, name)| name == "remora-remora-prod-controller"));
+    let text = render_as("remora-prod", &named).unwrap();
+    assert!(!text.contains("remora-remora-prod"), "a reference has the former name");
+}

@@ -79,7 +79,10 @@ fn values_become_variables_of_policies() {
 /// With admission policies no program checks the values, so the schema must accept nothing that the program refuses.
 #[test]
 fn schema_and_program_refuse_the_same_values() {
-    let cpu = (["1m", "999999m", "1", "0.5", "0.001", "999.999"], ["0", "0m", "0.000", "0.5m", "1025", "1k"]);
+    let cpu = (
+        ["1m", "999999m", "1024000m", "1", "0.5", "0.001", "1000", "1023.999", "1024"],
+        ["0", "0m", "0.000", "0.5m", "1024.001", "1024001m", "1025", "1k"],
+    );
     for (value, option, good, bad) in [
         (
             "await",

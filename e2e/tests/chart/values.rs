@@ -15,7 +15,9 @@ fn beside(path: &str) -> Value {
         "webhook.certificates.secretName" | "webhook.certificates.caBundle" => {
             json!({"source": "Secret", "secretName": "x", "caBundle": format!("{pem}x")})
         }
+        "caBundle.key" => return json!({"caBundle": {"configMap": "corporate-ca"}}),
         "proxy.secretName" => return json!({"proxy": {"url": "http://proxy.example.org:3128"}}),
+        "monitoring.alerts.runbookUrl" => return json!({"monitoring": {"alerts": {"enabled": true}}}),
         _ if path.starts_with("monitoring.podMonitors.") && path != "monitoring.podMonitors.enabled" => {
             return json!({"monitoring": {"podMonitors": {"enabled": true}}});
         }
@@ -46,12 +48,16 @@ fn others() -> BTreeMap<String, Value> {
         ("image.sidecar.pullPolicy", json!("Never")),
         ("imagePullSecrets", json!([{"name": "x"}])),
         ("allowedOrigins", json!(["http://flagsmith.example.org:8000"])),
+        ("caBundle.configMap", json!("corporate-ca")),
+        ("caBundle.key", json!("bundle.pem")),
+        ("delivery.secrets", json!(false)),
         ("proxy.url", json!("http://proxy.example.org:3128")),
         ("proxy.secretName", json!("x")),
         ("proxy.origins", json!([{"origin": "https://flags.example.org"}])),
         ("crds.enabled", json!(false)),
         ("crds.keep", json!(false)),
         ("logLevel", json!("debug")),
+        ("fullnameOverride", json!("flags")),
         ("commonLabels", json!({"example.org/a": "b"})),
         ("rbac.aggregateToDefaultRoles", json!(false)),
         ("injection.by", json!("AdmissionPolicy")),
@@ -90,6 +96,7 @@ fn others() -> BTreeMap<String, Value> {
         ("networkPolicy.upstreams.ports", json!([8000])),
         ("monitoring.dashboard.enabled", json!(true)),
         ("monitoring.alerts.enabled", json!(true)),
+        ("monitoring.alerts.runbookUrl", json!("https://wiki.example.org/remora")),
         ("monitoring.podMonitors.enabled", json!(true)),
     ];
     let monitors = ["operator", "sidecars"].into_iter();

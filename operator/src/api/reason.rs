@@ -57,6 +57,8 @@ reasons! {
     InvalidPattern,
     /// The source cannot be used as written.
     InvalidSource,
+    /// The administrator allows no published Secrets.
+    DeliveryNotAllowed,
     /// No administrator allowed the server's origin.
     OriginNotAllowed,
     /// The server's name resolves to forbidden addresses only.

@@ -44,7 +44,7 @@ pub(super) async fn check(cluster: &Cluster, asked: &Check) -> Result<Report, Fa
     let facts = read::facts(cluster, asked, now).await?;
     let mut findings = installation::findings(&facts.installation, now);
     findings.extend(environments::findings(&facts.environments));
-    findings.extend(workloads::findings(&facts.workloads));
+    findings.extend(workloads::findings(&facts.workloads, facts.installation.sidecar_image()));
     findings.extend(facts.unread.iter().map(finding::unread));
     Ok(Report::new(findings))
 }

@@ -1,6 +1,6 @@
 //! Command `controller`: reconciles FeatureEnvironments while this replica holds the lease.
 
-use std::{convert::Infallible, future::pending, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -27,7 +27,7 @@ use crate::{
     memory::Memory,
     rollout::sidecar::SidecarClient,
     source::{
-        fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, Proxies, ProxyRule, SystemLookup},
+        fetch::{AllowedOrigins, CaFile, DOCUMENT_MAX, Fetcher, Origin, Proxies, ProxyRule, SystemLookup},
         receiver::WebhookReceiver,
     },
 };
@@ -72,6 +72,10 @@ pub struct Controller {
     /// `password`. Default: direct connections; environment variables have no effect.
     #[arg(long = "proxy", value_name = "[ORIGIN=]URL[,DIRECTORY]")]
     proxies: Vec<ProxyRule>,
+    /// File with CA certificates in PEM that the controller trusts for every server, besides the public CAs and those of
+    /// `caBundleRef`. A changed file is in use within a minute. Default: none.
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<PathBuf>,
     /// Size of the largest document that the operator reads, in bytes, over all its pages. It is also the total size of
     /// the documents that the operator holds in memory at one time. The process that compiles a document may use 64 MiB
     /// plus three times this size.
@@ -81,6 +85,10 @@ pub struct Controller {
     /// deletes. Namespaces share it.
     #[arg(long, value_name = "BYTES", default_value_t = SNAPSHOTS_MAX)]
     max_snapshot_bytes: usize,
+    /// Publish no Secrets: do not accept FeatureEnvironments with `spec.delivery.as: Secret`. The controller then needs no
+    /// right to write Secrets.
+    #[arg(long)]
+    no_secret_delivery: bool,
 }
 
 impl Controller {
@@ -97,6 +105,7 @@ impl Controller {
         &'a self,
         process: &mut Process,
     ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + use<'a>> {
+        let ca_file = self.ca_bundle.as_deref().map(CaFile::open).transpose()?;
         let (since, works_since) = watch::channel(None);
         let self_check = self.self_check.then(|| {
             let ready = process.gate("injection");
@@ -116,6 +125,7 @@ impl Controller {
             client: process.client.clone(),
             metrics: process.metrics.clone(),
             webhook_receiver,
+            ca_file,
             works_since,
             stopping: process.stopping.clone(),
         };
@@ -141,12 +151,13 @@ impl Controller {
 
     /// Waits for the lease, reconciles while this replica holds it, and releases it at the end.
     async fn reconcile(&self, leading: Leading) -> anyhow::Result<()> {
-        let Leading { config, client, metrics, webhook_receiver, works_since, stopping } = leading;
+        let Leading { config, client, metrics, webhook_receiver, ca_file, works_since, stopping } = leading;
         let allowed = AllowedOrigins::new(&self.allowed_origins)?;
         let fence = LeaseFence::default();
         let fenced = fence.client(config).context(BAD_CONFIGURATION)?;
         let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), self.max_document_bytes)
-            .with_proxies(Proxies::new(&self.proxies));
+            .with_proxies(Proxies::new(&self.proxies))
+            .with_ca_file(ca_file);
         let sidecars = SidecarClient::new()?;
         let (namespace, instance) = (&self.process.namespace, self.unique_name());
         let owner = leader::account(client.clone(), namespace).await;
@@ -165,6 +176,7 @@ impl Controller {
             webhook_receiver: webhook_receiver.clone(),
             metrics: metrics.clone(),
             memory: Memory::with_reserve(self.max_snapshot_bytes),
+            publishes_secrets: !self.no_secret_delivery,
             instance: instance.clone(),
         };
         metrics.set_leading(true);
@@ -212,6 +224,8 @@ struct Leading {
     client: Client,
     metrics: Metrics,
     webhook_receiver: WebhookReceiver,
+    /// CAs of the whole installation.
+    ca_file: Option<CaFile>,
     /// Time since when the self-check has succeeded, for the auditor.
     works_since: watch::Receiver<Option<Timestamp>>,
     stopping: watch::Receiver<bool>,

@@ -7,6 +7,7 @@
 
 mod address;
 mod body;
+mod ca_file;
 mod connect;
 mod connector;
 mod digest;
@@ -39,17 +40,8 @@ use kube::Client;
 use reqwest::header::{self, HeaderName};
 use tokio::time::Instant;
 
-use self::{
-    connect::{Clients, IDLE, Purpose},
-    connector::Server,
-    limiter::{Rejection, RequestLimiter},
-    memory_budget::MemoryBudget,
-    objects::Objects,
-    pages::{DocumentAnswer, Request},
-    validator::Validator,
-    version::Version,
-};
 pub use self::{
+    ca_file::{CaFile, CaFileError},
     digest::ContentDigest,
     error::{Error, Fault, Retry},
     events::Change,
@@ -63,6 +55,16 @@ pub use self::{
     resolve::{Lookup, SystemLookup},
     uses::Unsent,
     version::{Arrival, CachedVersion},
+};
+use self::{
+    connect::{Clients, IDLE, Purpose},
+    connector::Server,
+    limiter::{Rejection, RequestLimiter},
+    memory_budget::MemoryBudget,
+    objects::Objects,
+    pages::{DocumentAnswer, Request},
+    validator::Validator,
+    version::Version,
 };
 use super::receiver::SigningSecret;
 use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, SigningSecretRef};
@@ -78,6 +80,7 @@ pub struct Fetcher {
     objects: Objects,
     allowed: AllowedOrigins,
     proxies: Proxies,
+    ca_file: Option<CaFile>,
     lookup: Arc<dyn Lookup>,
     clients: Clients,
     limit: usize,
@@ -170,6 +173,7 @@ impl Fetcher {
             objects: Objects::new(client),
             allowed,
             proxies: Proxies::default(),
+            ca_file: None,
             clients: Clients::new(Arc::clone(&lookup)),
             lookup,
             limit,
@@ -184,6 +188,12 @@ impl Fetcher {
     #[must_use]
     pub fn with_proxies(self, proxies: Proxies) -> Self {
         Self { proxies, ..self }
+    }
+
+    /// Sets the file with CAs that the fetcher trusts for every server, besides the public CAs.
+    #[must_use]
+    pub fn with_ca_file(self, ca_file: Option<CaFile>) -> Self {
+        Self { ca_file, ..self }
     }
 
     /// Returns the budget of full reads.

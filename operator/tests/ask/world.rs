@@ -286,7 +286,8 @@ impl State {
             "POST" if path == PODS => {
                 let mut pod = body.clone();
                 if !self.leaves_out_sidecar {
-                    pod["spec"]["initContainers"] = json!([{"name": "remora", "restartPolicy": "Always"}]);
+                    pod["spec"]["initContainers"] =
+                        json!([{"name": "remora", "restartPolicy": "Always", "image": "sidecar:2"}]);
                 }
                 (201, pod)
             }

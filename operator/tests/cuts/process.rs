@@ -100,6 +100,7 @@ impl Process {
             memory: remora_operator::memory::Memory::with_reserve(
                 remora_operator::controller::reconcile::SNAPSHOTS_MAX,
             ),
+            publishes_secrets: true,
         };
         // The watch shows no pods: notifications run beside the reconciliation, so no plan could name their writes.
         let (pods, mut pods_feed) = running_pods();

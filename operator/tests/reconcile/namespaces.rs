@@ -55,6 +55,7 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
         metrics: Metrics::default(),
         instance: "test".to_owned(),
         memory: remora_operator::memory::Memory::with_reserve(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
+        publishes_secrets: true,
     };
     let (stop, stopping) = watch::channel(false);
     let namespaces: Vec<String> = namespaces.iter().map(|name| (*name).to_owned()).collect();

@@ -64,6 +64,29 @@ async fn snapshot_in_secret_writes_no_config_map() {
     assert!(calls.is_empty(), "{calls:?}");
 }
 
+/// Without the right, each attempt would be refused, and the reason would name the API server.
+#[tokio::test]
+async fn secret_delivery_that_chart_excludes_is_not_accepted() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start_without_secrets(&cluster);
+    operator.turn(fenv(1, &json!({}))).await;
+    let before = cluster.get(CORE);
+    assert!(before.is_some(), "ConfigMaps are published");
+
+    let (action, calls) = operator.turn(reported(&cluster, 2, &secret())).await;
+    assert!(writes(&calls).is_empty() && !calls.iter().any(|call| call.contains("secret/")), "{calls:?}");
+    let status = cluster.last_status();
+    is(&status, "Accepted", ("False", "DeliveryNotAllowed"));
+    let message = status["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains("delivery.secrets") && message.contains("spec.delivery.as to ConfigMap"), "{message}");
+    assert!(!format!("{action:?}").contains("ms"), "no attempt follows at once: {action:?}");
+    assert_eq!(cluster.get(CORE), before, "pods stay served");
+
+    operator.turn(reported(&cluster, 3, &json!({}))).await;
+    is(&cluster.last_status(), "Ready", ("True", "Published"));
+}
+
 #[tokio::test]
 async fn published_secret_is_found_after_restart_and_left() {
     let cluster = Cluster::default();

@@ -95,6 +95,7 @@ pub(super) fn deps(client: Client) -> Deps {
         metrics: Metrics::default(),
         instance: "test".to_owned(),
         memory: remora_operator::memory::Memory::with_reserve(remora_operator::controller::reconcile::SNAPSHOTS_MAX),
+        publishes_secrets: true,
     }
 }
 

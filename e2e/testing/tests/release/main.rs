@@ -5,6 +5,7 @@
 mod documented;
 mod packed;
 mod packing;
+mod publication;
 mod registry;
 mod signatures;
 mod workflows;

@@ -1,7 +1,7 @@
 //! A release of small files, for tests.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 pub(crate) const REGISTRY: &str = "registry.example.org/remora";
 pub(crate) const SOURCE: &str = "https://code.example.org/remora";
@@ -75,6 +75,18 @@ impl Directory {
         let provenance = run(&mut self.script("provenance.sh", registry)).unwrap();
         std::fs::write(self.release().join("provenance.intoto.json"), provenance).unwrap();
         run(&mut self.script("checksums.sh", registry)).unwrap();
+    }
+
+    /// Packs the chart again with other bytes, and writes the checksums.
+    pub(crate) fn alter_chart(&self) {
+        let chart = self.release().join(format!("remora-{VERSION}.tgz"));
+        let file = std::fs::File::options().append(true).open(&chart).unwrap();
+        // Another member of gzip, without content.
+        let mut empty = Command::new("gzip");
+        empty.args(["--no-name", "--stdout"]).stdin(Stdio::null()).stdout(file);
+        assert!(empty.status().unwrap().success());
+        run(Command::new(root().join("e2e/release/checksums.sh")).env("RELEASE_DIRECTORY", self.release()))
+            .unwrap();
     }
 
     /// Returns a file of an archive in the release.

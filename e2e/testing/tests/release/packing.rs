@@ -5,7 +5,7 @@ use std::process::Command;
 use remora_testing::not_run;
 use serde_json::Value;
 
-use crate::packed::{ARCHITECTURES, Directory, REGISTRY, SOURCE, VERSION, lacking, run};
+use crate::packed::{ARCHITECTURES, Directory, REGISTRY, SOURCE, VERSION, lacking, root, run};
 
 /// Checks the manifest by the rules of krew's own validation (`internal/index/validation` of krew 0.4), and the rules of
 /// its index about archives.
@@ -60,24 +60,68 @@ fn release_is_packed_twice_to_the_same_bytes() {
     let chart = format!("remora-{VERSION}.tgz");
     let values = first.unpacked(&chart, "remora/values.yaml");
     assert!(values.contains(&format!("\n  registry: {REGISTRY}\n")), "{values}");
+    // Values of a release outlive an upgrade with --reuse-values, and digests of another version must not.
+    assert_eq!(values.matches("\n    digest: \"\"\n").count(), 2, "{values}");
+    let digests: Value = serde_yaml::from_str(&first.unpacked(&chart, "remora/digests.yaml")).unwrap();
     for program in ["remora-operator", "remora-sidecar"] {
         let archive = format!("{program}.oci.tar");
         let layout: Value = serde_json::from_str(&first.unpacked(&archive, "index.json")).unwrap();
         let digest = layout["manifests"][0]["digest"].as_str().unwrap();
-        assert!(values.contains(&format!("\n    digest: {digest}\n")), "{program}: {digest}");
+        assert_eq!(digests[program.trim_start_matches("remora-")], digest, "{program}");
         let blob = |digest: &str| first.unpacked(&archive, &format!("blobs/{}", digest.replace(':', "/")));
         let index: Value = serde_json::from_str(&blob(digest)).unwrap();
         assert_eq!(index["annotations"]["org.opencontainers.image.version"], VERSION);
+        assert_eq!(index["annotations"]["org.opencontainers.image.source"], SOURCE);
         for (number, architecture) in ["amd64", "arm64"].into_iter().enumerate() {
             let image = &index["manifests"][number];
             assert_eq!(image["platform"]["architecture"], architecture, "{index}");
-            let manifest: Value = serde_json::from_str(&blob(image["digest"].as_str().unwrap())).unwrap();
-            let configuration: Value =
-                serde_json::from_str(&blob(manifest["config"]["digest"].as_str().unwrap())).unwrap();
+            let described = |descriptor: &Value| {
+                let content = blob(descriptor["digest"].as_str().unwrap());
+                assert_eq!(descriptor["size"], content.len(), "{descriptor}");
+                content
+            };
+            let manifest: Value = serde_json::from_str(&described(image)).unwrap();
+            let configuration: Value = serde_json::from_str(&described(&manifest["config"])).unwrap();
             assert_eq!(configuration["architecture"], architecture);
             assert_eq!(configuration["config"]["User"], "65532");
-            let layer = blob(manifest["layers"][0]["digest"].as_str().unwrap());
+            assert_eq!(configuration["config"]["Labels"]["org.opencontainers.image.source"], SOURCE);
+            let layer = described(&manifest["layers"][0]);
             assert!(layer.contains(&format!("{program}-linux-{architecture}")), "another program");
         }
     }
+}
+
+/// Returns the targets of all links in a text in Markdown.
+fn links(text: &str) -> Vec<&str> {
+    text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()).collect()
+}
+
+/// In the archive and on the page of a chart repository, a link to another file of the checkout leads nowhere.
+#[test]
+fn packed_chart_names_repository_in_links_and_metadata() {
+    if let Some(lacking) = lacking() {
+        return not_run(&lacking);
+    }
+    let directory = Directory::new("links");
+    directory.pack();
+    let chart = format!("remora-{VERSION}.tgz");
+    let readme = directory.unpacked(&chart, "remora/README.md");
+    let at = |kind: &str| format!("{SOURCE}/{kind}/v{VERSION}/");
+    let mut files = 0;
+    for link in links(&readme) {
+        let file = [at("blob"), at("tree")].into_iter().find_map(|place| link.strip_prefix(&place).map(str::to_owned));
+        if let Some(file) = file {
+            let path = root().join(file.split('#').next().unwrap());
+            let is_directory = link.starts_with(&at("tree"));
+            assert!(path.exists() && path.is_dir() == is_directory, "{link}");
+            files += 1;
+        } else {
+            assert!(link.starts_with('#') || link.starts_with("https://"), "{link}");
+        }
+    }
+    let ours = std::fs::read_to_string(root().join("charts/remora/README.md")).unwrap();
+    let relative = links(&ours).into_iter().filter(|link| !link.starts_with('#') && !link.starts_with("https://"));
+    assert_eq!(files, relative.count());
+    let metadata: Value = serde_yaml::from_str(&directory.unpacked(&chart, "remora/Chart.yaml")).unwrap();
+    assert_eq!((&metadata["home"], &metadata["sources"]), (&SOURCE.into(), &serde_json::json!([SOURCE])));
 }

@@ -10,14 +10,14 @@ use crate::packed::{Directory, REGISTRY, VERSION, lacking, root, run};
 use crate::registry::Registry;
 
 /// Cosign, and a search path on which it is the first.
-struct Cosign {
+pub(crate) struct Cosign {
     path: String,
 }
 
 impl Cosign {
     /// Returns cosign if this machine has all that the tests of signatures need; otherwise reports the test as not run.
     #[track_caller]
-    fn find() -> Option<Cosign> {
+    pub(crate) fn find() -> Option<Cosign> {
         let registry =
             ["docker-registry", "apt-get"].iter().any(|name| run(Command::new(name).arg("--version")).is_ok());
         let found = run(Command::new(root().join("e2e/release/cosign.sh")).arg("--find"));
@@ -32,7 +32,7 @@ impl Cosign {
     }
 
     /// Creates a pair of keys without a password, and returns the path of both without the extension.
-    fn keys(&self, directory: &Path) -> PathBuf {
+    pub(crate) fn keys(&self, directory: &Path) -> PathBuf {
         std::fs::create_dir_all(directory).unwrap();
         let mut command = Command::new("cosign");
         command.arg("generate-key-pair").current_dir(directory);
@@ -49,7 +49,7 @@ impl Cosign {
     }
 
     /// Publishes a release, signed by a key, and returns what the script prints.
-    fn publish(&self, release: &Directory, place: &str, key: &Path) -> Result<String, String> {
+    pub(crate) fn publish(&self, release: &Directory, place: &str, key: &Path) -> Result<String, String> {
         run(&mut self.publication(release, place, key))
     }
 
@@ -62,7 +62,7 @@ impl Cosign {
 }
 
 /// Runs crane, and returns what it prints.
-fn crane(words: &[&str]) -> Result<String, String> {
+pub(crate) fn crane(words: &[&str]) -> Result<String, String> {
     let tools = run(Command::new(root().join("e2e/release/tools.sh")).arg("crane"))?;
     run(Command::new(Path::new(tools.trim()).join("crane")).arg("--insecure").args(words))
 }
@@ -75,7 +75,7 @@ fn digest<'a>(said: &'a str, name: &str) -> &'a str {
 
 /// Checks that a command fails, and that it names this reason.
 #[track_caller]
-fn refused(result: &Result<String, String>, reason: &str) {
+pub(crate) fn refused(result: &Result<String, String>, reason: &str) {
     assert!(result.as_ref().is_err_and(|said| said.contains(reason)), "not refused with {reason:?}: {result:?}");
 }
 
@@ -121,12 +121,17 @@ fn documented_commands_accept_release_signed_by_key_and_refuse_others() {
 
     // Another release under the same tags, with a stranger's signatures and then with the publisher's of the first one.
     let forged = Directory::new("forged");
-    forged.pack_for(place, " altered");
-    forged.write_provenance(place);
-    let forgery = cosign.publish(&forged, place, stranger).unwrap();
+    let elsewhere = format!("{place}-forged");
+    forged.pack_for(&elsewhere, " altered");
+    forged.write_provenance(&elsewhere);
+    let forgery = cosign.publish(&forged, &elsewhere, stranger).unwrap();
     for name in ["/charts/remora", "/remora-sidecar"] {
         let [right, wrong] = [&said, &forgery].map(|said| digest(said, name));
         assert_ne!(right, wrong, "{name}");
+        let copied = ["sig", "att"].map(|kind| format!("{}.{kind}", wrong.replace(':', "-")));
+        for tag in copied.iter().map(String::as_str).chain([VERSION]) {
+            crane(&["copy", &format!("{elsewhere}{name}:{tag}"), &format!("{place}{name}:{tag}")]).unwrap();
+        }
         for command in about(&name[1..]) {
             refused(&cosign.verify(&command, &release, place, publisher), "no matching");
             let pinned = command.replace(&format!(":{VERSION}"), &format!("@{right}"));

@@ -55,19 +55,47 @@ fn workflow_of_release_gives_rights_only_to_jobs_that_build_nothing() {
     for (name, job) in workflow["jobs"].as_object().unwrap() {
         let rights = job["permissions"].as_object().unwrap_or_else(|| panic!("{name} states no permissions"));
         let mut steps = job["steps"].as_array().into_iter().flatten();
-        let builds = steps.any(|step| step["run"] == "make release");
+        let builds = steps.any(|step| step["run"] == "make release" || step["run"] == "make arm64");
         if builds || job.get("uses").is_some() {
             assert!(rights.values().all(|right| right == "read"), "{name}: {rights:?}");
             built += usize::from(builds);
         }
     }
-    assert_eq!(built, 1);
+    assert_eq!(built, 2);
 }
 
 /// Returns the jobs that a job needs, and those that they need.
 fn needed<'a>(jobs: &'a Value, job: &str) -> Vec<&'a str> {
-    let next = jobs[job]["needs"].as_str();
-    next.into_iter().flat_map(|next| [vec![next], needed(jobs, next)].concat()).collect()
+    let needs = &jobs[job]["needs"];
+    let next = needs.as_str().into_iter().chain(needs.as_array().into_iter().flatten().filter_map(Value::as_str));
+    next.flat_map(|next| [vec![next], needed(jobs, next)].concat()).collect()
+}
+
+/// A release has programs for arm64, and the checks run on amd64 only.
+#[test]
+fn publication_needs_tests_of_arm64() {
+    let release: Value = serde_yaml::from_str(&workflow("release.yaml")).unwrap();
+    let steps = release["jobs"]["arm64"]["steps"].as_array().unwrap();
+    assert!(steps.iter().any(|step| step["run"] == "make arm64"), "{steps:?}");
+    assert!(needed(&release["jobs"], "publish").contains(&"arm64"));
+    let toolchain = std::fs::read_to_string(root().join("rust-toolchain.toml")).unwrap();
+    let channel = toolchain.lines().find_map(|line| line.strip_prefix("channel = \"")?.strip_suffix('"')).unwrap();
+    assert_eq!(release["jobs"]["arm64"]["container"]["image"], format!("rust:{channel}-trixie"));
+}
+
+/// An empty version is the one of `e2e/cluster/go/kube`, the oldest that the chart supports.
+#[test]
+fn checks_run_on_oldest_and_newest_kubernetes() {
+    let checks: Value = serde_yaml::from_str(&workflow("checks.yaml")).unwrap();
+    let versions = checks["jobs"]["test"]["strategy"]["matrix"]["include"].as_array().unwrap();
+    let versions: Vec<&str> = versions.iter().map(|entry| entry["kubernetes"].as_str().unwrap()).collect();
+    let minor = |name: &str| name.strip_prefix("1.").and_then(|minor| minor.parse::<u32>().ok());
+    let folders = std::fs::read_dir(root().join("e2e/cluster/kubernetes")).unwrap();
+    let names = folders.map(|folder| folder.unwrap().file_name().into_string().unwrap());
+    let newest = names.max_by_key(|name| minor(name).unwrap_or_else(|| panic!("{name} is no version"))).unwrap();
+    assert_eq!(versions, ["", &newest]);
+    let security = std::fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    assert!(security.contains(&format!(", and on {newest}, the newest version")), "SECURITY.md names another version");
 }
 
 #[test]
@@ -88,6 +116,7 @@ fn checks_except_only_what_is_not_public() {
     let steps = checks["jobs"]["test"]["steps"].as_array().unwrap();
     let step = steps.iter().find(|step| step["run"].as_str().is_some_and(|run| run.contains("make test"))).unwrap();
     let run = step["run"].as_str().unwrap();
-    assert!(run.starts_with("sudo --preserve-env=PATH,HOME,CI,REMORA_CONFORMANCE_DIR make test "), "{run}");
-    assert_eq!(step["env"], serde_json::json!({"REMORA_CONFORMANCE_DIR": "none"}));
+    assert!(run.starts_with("sudo --preserve-env=PATH,HOME,CI,KUBERNETES,REMORA_CONFORMANCE_DIR make test "), "{run}");
+    let expected = serde_json::json!({"KUBERNETES": "${{ matrix.kubernetes }}", "REMORA_CONFORMANCE_DIR": "none"});
+    assert_eq!(step["env"], expected);
 }

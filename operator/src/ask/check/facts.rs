@@ -42,6 +42,19 @@ pub(super) struct Installation {
     pub(super) rights: Option<Rights>,
 }
 
+impl Installation {
+    /// Returns the image of the sidecar that new pods get. An admission policy adds it without a Deployment, and another
+    /// policy of the cluster may change it, so the dry run precedes the webhook's argument. `None` if neither is known.
+    pub(super) fn sidecar_image(&self) -> Option<&str> {
+        let admitted = match &self.dry_run {
+            Some(DryRun::Injected { image, .. }) => image.as_deref(),
+            _ => None,
+        };
+        let mut given = self.deployments.iter().flatten().filter_map(|deployment| deployment.sidecar_image.as_deref());
+        admitted.or_else(|| given.next())
+    }
+}
+
 /// Rights of the controller in the namespaces of environments.
 #[derive(Clone, Debug)]
 pub(super) struct Rights {
@@ -75,6 +88,8 @@ pub(super) struct Deployed {
     pub(super) certificate_secret: Option<String>,
     /// Name of the controller's Lease. `None` for the default.
     pub(super) lease: Option<String>,
+    /// Image of the sidecar that the webhook adds. `None` for other parts.
+    pub(super) sidecar_image: Option<String>,
 }
 
 /// A Lease by its name.
@@ -174,6 +189,8 @@ pub(super) enum DryRun {
     Injected {
         /// Namespace of the pod.
         namespace: String,
+        /// Image of the sidecar.
+        image: Option<String>,
     },
     /// The pod was admitted without a sidecar.
     NotInjected {
@@ -208,6 +225,10 @@ pub(super) struct Requesting {
     /// Names in the annotation `remora.dev/inject`.
     pub(super) environments: Vec<String>,
     pub(super) has_sidecar: bool,
+    /// Image of the sidecar.
+    pub(super) image: Option<String>,
+    /// Kind, namespace and name of the object that creates the pod, or of the pod itself.
+    pub(super) workload: String,
     /// Why the sidecar does not run, if it does not.
     pub(super) waits: Option<String>,
     pub(super) restarts: i32,

@@ -171,7 +171,7 @@ fn registered(registration: &Registration, now: Timestamp) -> Finding {
 fn dry_run(outcome: &DryRun) -> Finding {
     let subject = "admission of a pod that asks for flags (dry run)";
     match outcome {
-        DryRun::Injected { namespace } => {
+        DryRun::Injected { namespace, .. } => {
             Finding::ok(subject, format!("a new pod in namespace {namespace} gets its sidecar"))
         }
         DryRun::NotInjected { namespace } => Finding::new(
@@ -222,6 +222,7 @@ mod tests {
             account: None,
             certificate_secret: None,
             lease: None,
+            sidecar_image: None,
         };
         let level = |ready, version| deployment("system", &scaled(2, ready, version)).level;
         assert_eq!(level(2, VERSION), Level::Ok);
@@ -288,6 +289,6 @@ mod tests {
             let finding = dry_run(&outcome);
             assert!(finding.level == Level::Error && !finding.remedy.is_empty(), "{finding:?}");
         }
-        assert_eq!(dry_run(&DryRun::Injected { namespace }).level, Level::Ok);
+        assert_eq!(dry_run(&DryRun::Injected { namespace, image: None }).level, Level::Ok);
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::{
         admissionregistration::v1::MutatingWebhookConfiguration,
         apps::v1::Deployment,
         coordination::v1::Lease,
-        core::v1::{ContainerStatus, Namespace, Pod, ResourceQuota},
+        core::v1::{Container, ContainerStatus, Namespace, Pod, ResourceQuota},
         networking::v1::NetworkPolicy,
     },
     apimachinery::pkg::api::resource::Quantity as Amount,
@@ -41,6 +41,10 @@ const CHART: &str = "app.kubernetes.io/name=remora";
 const CERTIFICATE_VOLUME: &str = "certificate";
 /// Option of a controller that names its Lease.
 const LEASE_OPTION: &str = "--lease=";
+/// Option of a webhook that names the image of the sidecar.
+const IMAGE_OPTION: &str = "--sidecar-image=";
+/// Label of a Deployment's pods: the last part of their ReplicaSet's name.
+const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Reads everything.
 ///
@@ -89,11 +93,16 @@ fn deployed(deployment: &Deployment) -> Deployed {
     let pod = deployment.spec.template.spec.as_ref();
     let mut volumes = pod.iter().flat_map(|pod| pod.volumes.iter().flatten());
     let certificate = volumes.find(|volume| volume.name == CERTIFICATE_VOLUME);
-    let mut options = pod.iter().flat_map(|pod| &pod.containers).flat_map(|container| container.args.iter().flatten());
+    let containers = || pod.iter().flat_map(|pod| &pod.containers);
+    let option = |name: &str| {
+        let mut options = containers().flat_map(|container| container.args.iter().flatten());
+        options.find_map(|option| option.strip_prefix(name)).map(str::to_owned)
+    };
     Deployed {
         account: pod.and_then(|pod| pod.service_account_name.clone()),
         certificate_secret: certificate.and_then(|volume| volume.secret.as_ref()?.secret_name.clone()),
-        lease: options.find_map(|option| option.strip_prefix(LEASE_OPTION)).map(str::to_owned),
+        lease: option(LEASE_OPTION),
+        sidecar_image: option(IMAGE_OPTION),
         name: deployment.name_any(),
         component: component.unwrap_or_default(),
         version: label("app.kubernetes.io/version"),
@@ -191,8 +200,11 @@ async fn dry_run(cluster: &Cluster, namespace: &str) -> Result<Option<DryRun>, F
     match cluster.dry_run(&namespace, &pod).await {
         Ok(created) => {
             let init = created.spec.and_then(|spec| spec.init_containers).unwrap_or_default();
-            let is_injected = init.iter().any(|container| container.name == sidecar::CONTAINER);
-            Ok(Some(if is_injected { DryRun::Injected { namespace } } else { DryRun::NotInjected { namespace } }))
+            let own = init.into_iter().find(|container| container.name == sidecar::CONTAINER);
+            Ok(Some(match own {
+                Some(own) => DryRun::Injected { namespace, image: own.image },
+                None => DryRun::NotInjected { namespace },
+            }))
         }
         // The API server answers 403 to a missing right, to a full quota and to a pod that a policy refuses.
         Err(Failure::Forbidden { right, message }) if message.contains("cannot create resource") => {
@@ -288,7 +300,8 @@ fn requesting(pod: &Pod, system_namespace: &str) -> Option<Requesting> {
     if has_ended || !is_candidate(pod.annotations(), &namespace, system_namespace) {
         return None;
     }
-    let has_sidecar = sidecar_of(pod);
+    let sidecar = sidecar_of(pod);
+    let has_sidecar = sidecar.is_some();
     if !has_sidecar {
         let value = serde_json::to_value(pod).ok()?;
         // A pod that would not be injected today either, such as one on the host's network, is no fault.
@@ -301,15 +314,31 @@ fn requesting(pod: &Pod, system_namespace: &str) -> Option<Requesting> {
         name: pod.name_any(),
         environments: names.take(NAMES_MAX).map(|name| name.trim().to_owned()).collect(),
         has_sidecar,
+        image: sidecar.and_then(|own| own.image.clone()),
+        workload: workload(pod, &namespace),
         waits: own.and_then(waits),
         restarts: own.map(|own| own.restart_count).unwrap_or_default(),
         namespace,
     })
 }
 
-fn sidecar_of(pod: &Pod) -> bool {
-    let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-    init.into_iter().any(|own| own.name == sidecar::CONTAINER && own.restart_policy.as_deref() == Some("Always"))
+fn sidecar_of(pod: &Pod) -> Option<&Container> {
+    let mut init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    init.find(|own| own.name == sidecar::CONTAINER && own.restart_policy.as_deref() == Some("Always"))
+}
+
+/// Returns kind, namespace and name of the object that creates the pod, or of the pod itself. A Deployment creates pods by
+/// a ReplicaSet, whose name begins with the Deployment's.
+fn workload(pod: &Pod, namespace: &str) -> String {
+    let Some(owner) = pod.owner_references().iter().find(|owner| owner.controller == Some(true)) else {
+        return format!("pod {namespace}/{}", pod.name_any());
+    };
+    let hash = pod.labels().get(TEMPLATE_HASH).filter(|_| owner.kind == "ReplicaSet");
+    let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash.as_str())?.strip_suffix('-'));
+    match deployment {
+        Some(name) => format!("Deployment {namespace}/{name}"),
+        None => format!("{} {namespace}/{}", owner.kind, owner.name),
+    }
 }
 
 /// Returns why a sidecar does not run. A container that is being created is no fault yet.

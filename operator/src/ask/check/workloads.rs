@@ -1,5 +1,7 @@
 //! Findings about pods that ask for flags, and about quotas and NetworkPolicies. Pure.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use remora_tools::counted;
 
 use super::{
@@ -9,13 +11,15 @@ use super::{
 
 /// Number of pods that a finding names.
 const NAMED: usize = 5;
+/// Number of workloads that a finding names.
+const WORKLOADS_NAMED: usize = 50;
 /// Share of a quota in percent from which on it is a finding.
 const QUOTA_NEARLY_FULL: i64 = 90;
 /// Number of restarts from which on a sidecar is a finding.
 const MANY_RESTARTS: i32 = 3;
 
-/// Derives the findings.
-pub(super) fn findings(workloads: &Workloads) -> Vec<Finding> {
+/// Derives the findings. `image` is the image of the sidecar that new pods get, if it is known.
+pub(super) fn findings(workloads: &Workloads, image: Option<&str>) -> Vec<Finding> {
     let Workloads { pods, environments, quotas, policies } = workloads;
     let mut findings = Vec::new();
     let group = |wrong: &dyn Fn(&Requesting) -> bool| -> Vec<String> {
@@ -59,6 +63,7 @@ pub(super) fn findings(workloads: &Workloads) -> Vec<Finding> {
             format!("each that asks for flags has a running sidecar: {}", counted(pods.len(), "pod")),
         ));
     }
+    findings.extend(image.into_iter().flat_map(|image| outdated(pods, image)));
     findings.extend(quotas.iter().filter_map(quota));
     findings.extend(policies.iter().map(|(namespace, name)| {
         Finding::new(
@@ -69,6 +74,32 @@ pub(super) fn findings(workloads: &Workloads) -> Vec<Finding> {
         )
     }));
     findings
+}
+
+/// Derives one finding for each other image that sidecars have. After an upgrade they keep theirs until their pods are
+/// replaced, so this is no fault.
+fn outdated(pods: &[Requesting], image: &str) -> Vec<Finding> {
+    let mut others: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
+    for pod in pods {
+        let Some(other) = pod.image.as_deref().filter(|other| *other != image) else { continue };
+        let (count, workloads) = others.entry(other).or_default();
+        *count += 1;
+        workloads.insert(&pod.workload);
+    }
+    let finding = |(other, (count, workloads)): (&str, (usize, BTreeSet<&str>))| {
+        let shown: Vec<&str> = workloads.iter().take(WORKLOADS_NAMED).copied().collect();
+        let more = match workloads.len().saturating_sub(WORKLOADS_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Finding::new(
+            Level::Note,
+            format!("{}{more}", shown.join(", ")),
+            format!("sidecar image {other} in {}, and new pods get {image}", counted(count, "pod")),
+            "restart these workloads (kubectl rollout restart): their new pods get the image of the installation",
+        )
+    };
+    others.into_iter().map(finding).collect()
 }
 
 fn named(names: &[String]) -> String {
@@ -116,8 +147,8 @@ mod tests {
 
     #[test]
     fn each_fault_of_a_pod_is_found() {
-        assert_eq!(findings(&pod(|_| {}))[0].level, Level::Ok);
-        assert!(findings(&Workloads::default()).is_empty());
+        assert_eq!(findings(&pod(|_| {}), None)[0].level, Level::Ok);
+        assert!(findings(&Workloads::default(), None).is_empty());
         let table: [Fault; 4] = [
             ("has no sidecar", Level::Error, |pod| pod.has_sidecar = false),
             ("CrashLoopBackOff", Level::Error, |pod| pod.waits = Some("CrashLoopBackOff".to_owned())),
@@ -127,7 +158,7 @@ mod tests {
             }),
         ];
         for (message, level, change) in table {
-            let found = findings(&pod(change));
+            let found = findings(&pod(change), None);
             assert_eq!(found.len(), 1, "{found:?}");
             assert!(found[0].message.contains(message) && found[0].level == level, "{found:?}");
             assert!(found[0].subject.contains("shop/web-1") && !found[0].remedy.is_empty(), "{found:?}");
@@ -139,12 +170,40 @@ mod tests {
         let mut workloads = pod(|pod| pod.has_sidecar = false);
         let one = workloads.pods[0].clone();
         workloads.pods.extend((2..9).map(|n| Requesting { name: format!("web-{n}"), ..one.clone() }));
-        let found = findings(&workloads);
+        let found = findings(&workloads, None);
         assert_eq!(found.len(), 1);
         assert!(
             found[0].subject.starts_with("pods shop/web-1, ") && found[0].subject.ends_with("and 3 more"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn workloads_with_another_image_are_listed_by_image() {
+        let mut workloads = pod(|pod| pod.image = Some("sidecar:2".to_owned()));
+        let one = workloads.pods[0].clone();
+        let with = |name: &str, workload: &str, image: &str| Requesting {
+            name: name.to_owned(),
+            workload: workload.to_owned(),
+            image: Some(image.to_owned()),
+            ..one.clone()
+        };
+        assert_eq!(findings(&workloads, Some("sidecar:2")).len(), 1, "one finding that all is well");
+        workloads.pods.push(with("old-1", "Deployment shop/old", "sidecar:1"));
+        workloads.pods.push(with("old-2", "Deployment shop/old", "sidecar:1"));
+        workloads.pods.push(with("older-1", "StatefulSet shop/older", "sidecar:0"));
+        let found = findings(&workloads, Some("sidecar:2"));
+        let notes: Vec<&Finding> = found.iter().filter(|finding| finding.level == Level::Note).collect();
+        assert_eq!((found.len(), notes.len()), (3, 2), "{found:?}");
+        assert_eq!(notes[1].subject, "Deployment shop/old");
+        assert!(notes[1].message.starts_with("sidecar image sidecar:1 in 2 pods, "), "{found:?}");
+        assert_eq!(notes[0].subject, "StatefulSet shop/older");
+        assert_eq!(findings(&workloads, None).len(), 1, "the image of new pods is not known");
+
+        workloads.pods = (0..60).map(|n| with("p", &format!("Deployment shop/{n:02}"), "sidecar:1")).collect();
+        let found = findings(&workloads, Some("sidecar:2"));
+        let subject = &found.last().unwrap().subject;
+        assert!(subject.ends_with("Deployment shop/49 and 10 more"), "{subject}");
     }
 
     #[test]
@@ -163,7 +222,7 @@ mod tests {
     #[test]
     fn policy_that_hides_sidecars_is_named() {
         let policies = vec![("shop".to_owned(), "closed".to_owned())];
-        let found = findings(&Workloads { policies, ..Workloads::default() });
+        let found = findings(&Workloads { policies, ..Workloads::default() }, None);
         assert!(found[0].subject.ends_with("shop/closed") && found[0].remedy.contains("4778"), "{found:?}");
     }
 }

@@ -238,8 +238,24 @@ fn alerts_cover_injection_and_publication_of_each_environment() {
     for rule in rules {
         let texts = rule["annotations"].to_string();
         let expression = rule["expr"].as_str().unwrap();
-        let sums_up = ["sum", "min", "max", "absent"].iter().any(|function| expression.starts_with(function));
-        assert!(!sums_up || !texts.contains("$labels"), "{rule}");
+        let sums_up = ["sum", "min", "max", "count", "absent"].iter().any(|function| expression.starts_with(function));
+        let kept = expression.split_once(" by (").and_then(|(_, rest)| rest.split(')').next()).unwrap_or_default();
+        let kept: Vec<&str> = kept.split(',').map(str::trim).collect();
+        for label in texts.split("$labels.").skip(1).map(|rest| rest.split(' ').next().unwrap()) {
+            assert!(!sums_up || kept.contains(&label), "{label}: {rule}");
+        }
+    }
+}
+
+/// Segments that were not decided change answers without an error.
+#[test]
+fn undecided_evaluations_have_alert_and_panel() {
+    let metric = "remora_sidecar_undecided_evaluations_total";
+    for file in ["alerts.yaml", "dashboard.json"] {
+        let value: Value = serde_yaml::from_str(&chart(file)).unwrap();
+        let mut queries = Vec::new();
+        texts(&value, &["expr"], &mut queries);
+        assert!(queries.iter().any(|query| query.contains(metric) && query.contains("environment")), "{file}");
     }
 }
 

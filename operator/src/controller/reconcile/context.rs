@@ -39,6 +39,8 @@ pub struct Deps {
     pub metrics: Metrics,
     /// Memory for the snapshots of all environments.
     pub memory: Arc<Memory>,
+    /// True if the controller may publish Secrets. Otherwise environments with `spec.delivery.as: Secret` are not accepted.
+    pub publishes_secrets: bool,
     /// Name of this replica in Events.
     pub instance: String,
 }
@@ -50,6 +52,8 @@ pub struct Context {
     pub(super) publisher: Publisher,
     /// Memory for the snapshots of all environments.
     pub(super) memory: Arc<Memory>,
+    /// True if the controller may publish Secrets.
+    pub(super) publishes_secrets: bool,
     pub(super) nudger: Nudger,
     pub(super) reports: Reports,
     pub(super) metrics: Metrics,
@@ -81,7 +85,17 @@ impl Context {
         pods: RunningPods,
         grace: Duration,
     ) -> Self {
-        let Deps { client, fetcher, compiler, sidecars, webhook_receiver, metrics, instance, memory } = deps;
+        let Deps {
+            client,
+            fetcher,
+            compiler,
+            sidecars,
+            webhook_receiver,
+            metrics,
+            instance,
+            memory,
+            publishes_secrets,
+        } = deps;
         let (trigger_sender, trigger_requests) = TriggerSender::new();
         let turns = Turns::new(&shared.reconciliations, trigger_sender.clone());
         let nudger = Nudger::new(client.clone(), pods.clone()).sharing(&shared.patches);
@@ -109,6 +123,7 @@ impl Context {
             fetcher,
             publisher: Publisher::new(client.clone(), objects, grace).sharing(&shared.reads).within(&memory),
             memory,
+            publishes_secrets,
             nudger,
             reports: Reports::new(client, instance),
             metrics,

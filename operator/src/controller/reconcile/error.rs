@@ -17,6 +17,11 @@ pub enum Error {
     /// The name of the FeatureEnvironment cannot be part of object names.
     #[error(transparent)]
     Name(#[from] crate::api::names::InvalidEnvironmentName),
+    /// The environment is to be published as Secrets, and the administrator allows none.
+    #[error(
+        "spec.delivery.as is Secret, and the chart's value delivery.secrets is false: set spec.delivery.as to ConfigMap, or ask the administrator to allow published Secrets"
+    )]
+    Delivery,
     /// The prune rules contain an invalid pattern.
     #[error(transparent)]
     Prune(#[from] prune::Error),
@@ -45,6 +50,7 @@ impl Error {
     pub(super) fn reason(&self) -> Reason {
         match self {
             Self::Name(_) => Reason::InvalidName,
+            Self::Delivery => Reason::DeliveryNotAllowed,
             Self::Prune(_) => Reason::InvalidPattern,
             Self::Fetch(error) => error.reason(),
             Self::Compile(error) => error.reason(),
@@ -56,7 +62,7 @@ impl Error {
     /// Returns when to retry the failed step.
     pub(super) fn retry(&self) -> Retry {
         match self {
-            Self::Name(_) | Self::Prune(_) => Retry::Edited,
+            Self::Name(_) | Self::Delivery | Self::Prune(_) => Retry::Edited,
             Self::Fetch(error) => error.retry(),
             Self::Compile(error) if error.is_costly() => Retry::Costly,
             Self::Publish(publish::Error::OutOfMemory { .. }) => Retry::Costly,
@@ -72,7 +78,7 @@ impl Error {
     /// Returns the outcome of the fetch that follows from a failed fetch or compilation.
     pub(super) fn to_fetch(&self) -> FetchOutcome {
         match self {
-            Self::Name(_) | Self::Prune(_) => FetchOutcome::NotAccepted(self.to_failure()),
+            Self::Name(_) | Self::Delivery | Self::Prune(_) => FetchOutcome::NotAccepted(self.to_failure()),
             Self::Fetch(error) if error.is_fault_of_spec() => FetchOutcome::NotAccepted(self.to_failure()),
             _ if self.is_of_document() => FetchOutcome::Done,
             _ => FetchOutcome::Failed(self.to_failure()),
@@ -86,7 +92,7 @@ impl Error {
                 !matches!(error, compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages)
             }
             Self::Publish(_) | Self::Report(_) => true,
-            Self::Name(_) | Self::Prune(_) | Self::Fetch(_) => false,
+            Self::Name(_) | Self::Delivery | Self::Prune(_) | Self::Fetch(_) => false,
         }
     }
 

@@ -30,6 +30,7 @@ use super::{
     state::EnvironmentState,
 };
 use crate::{
+    api::ObjectKind,
     controller::report::{FETCHED, FetchOutcome, Pin, Publication, TaskStates, WorkOutcome},
     publish::Destination,
 };
@@ -62,14 +63,15 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     let Context { fetcher, webhook_receiver, trigger_sender, .. } = context;
     // The fetch may take long, and webhooks are accepted meanwhile.
     let webhook = receive(environment, fetcher, webhook_receiver, trigger_sender, &mut state.reception).await;
-    let (observed, work) = match environment.destination(state.reported.status(environment)) {
+    let (observed, work) = match allowed_destination(environment, context, state) {
         Ok(destination) => {
             state.desired.set_kind(destination.object_kind);
             let (observed, work) = work(environment, context, destination, state).await;
             (Some(observed), work)
         }
         Err(error) => {
-            let fetch = failed_fetch(environment, state, &error.into());
+            state.source.failed(error.retry(), environment.spec.refresh.interval.get());
+            let fetch = failed_fetch(environment, state, &error);
             (None, WorkOutcome { fetch, pin: Pin::None, publication: Publication::None, revision: None })
         }
     };
@@ -82,6 +84,22 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     let is_published = facts.work.revision.is_some();
     report(environment, &context.reports, &context.metrics, facts, &mut state.reported).await;
     next(environment, state, is_published)
+}
+
+/// Returns the place where the snapshot is published.
+///
+/// # Errors
+/// If the environment's name cannot be part of object names, or the controller may not write objects of this kind.
+fn allowed_destination(
+    environment: &Environment<'_>,
+    context: &Context,
+    state: &EnvironmentState,
+) -> Result<Destination, Error> {
+    let destination = environment.destination(state.reported.status(environment))?;
+    if destination.object_kind == ObjectKind::Secret && !context.publishes_secrets {
+        return Err(Error::Delivery);
+    }
+    Ok(destination)
 }
 
 /// Observes, reads the source, and publishes. The last good snapshot stays published if a step fails.

@@ -37,8 +37,23 @@ pub(super) enum Purpose {
     Send,
 }
 
-/// Purpose and reach of a client, a digest of the CA bundle that it trusts besides the public CAs, and its proxy.
-type Kind = (Purpose, Reach, Option<Digest>, Option<Tunnel>);
+/// CAs in PEM that a client trusts besides the public CAs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trusted<'a> {
+    /// Bundle of the whole installation, which is known to be valid.
+    pub(super) of_installation: Option<&'a [u8]>,
+    /// Bundle that the source names.
+    pub(super) of_source: Option<&'a [u8]>,
+}
+
+impl<'a> Trusted<'a> {
+    fn bundles(self) -> [Option<&'a [u8]>; 2] {
+        [self.of_installation, self.of_source]
+    }
+}
+
+/// Purpose and reach of a client, digests of the CA bundles that it trusts besides the public CAs, and its proxy.
+type Kind = (Purpose, Reach, [Option<Digest>; 2], Option<Tunnel>);
 
 /// Cache of clients, each with its own connection pool.
 pub(super) struct Clients {
@@ -55,19 +70,19 @@ impl Clients {
         Self { lookup, made: Mutex::default() }
     }
 
-    /// Returns the client for this purpose and reach that trusts the public CAs and those of `bundle`, and connects
+    /// Returns the client for this purpose and reach that trusts the public CAs and the `trusted` ones, and connects
     /// through `tunnel`, if there is one.
     ///
     /// # Errors
-    /// `bundle` holds no valid certificates in PEM.
+    /// The source's bundle holds no valid certificates in PEM.
     pub(super) fn get(
         &self,
         purpose: Purpose,
         reach: Reach,
-        bundle: Option<&[u8]>,
+        trusted: Trusted<'_>,
         tunnel: Option<Tunnel>,
     ) -> Result<Client, BadBundle> {
-        let key = (purpose, reach, bundle.map(Digest::of), tunnel);
+        let key = (purpose, reach, trusted.bundles().map(|bundle| bundle.map(Digest::of)), tunnel);
         let now = Instant::now();
         {
             let mut made = self.made.lock();
@@ -78,7 +93,7 @@ impl Clients {
             }
         }
         // Without the lock, because this parses all certificates. Of two clients that are built at the same time, one stays.
-        let client = self.build(purpose, reach, bundle, key.3.as_ref()).ok_or(BadBundle)?;
+        let client = self.build(purpose, reach, trusted, key.3.as_ref()).ok_or(BadBundle)?;
         let mut made = self.made.lock();
         if made.len() >= CLIENTS
             && !made.contains_key(&key)
@@ -90,11 +105,11 @@ impl Clients {
         Ok(client)
     }
 
-    fn build(&self, purpose: Purpose, reach: Reach, bundle: Option<&[u8]>, tunnel: Option<&Tunnel>) -> Option<Client> {
+    fn build(&self, purpose: Purpose, reach: Reach, trusted: Trusted<'_>, tunnel: Option<&Tunnel>) -> Option<Client> {
         let public = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
         let mut roots: Vec<Certificate> =
             public.iter().map(|der| Certificate::from_der(der)).collect::<Result<_, _>>().ok()?;
-        if let Some(pem) = bundle {
+        for pem in trusted.bundles().into_iter().flatten() {
             let own = Certificate::from_pem_bundle(pem).ok().filter(|own| !own.is_empty())?;
             roots.extend(own);
         }
@@ -154,6 +169,10 @@ mod tests {
         params.self_signed(&key).unwrap().pem().into_bytes()
     }
 
+    fn naming(bundle: &[u8]) -> Trusted<'_> {
+        Trusted { of_source: Some(bundle), ..Trusted::default() }
+    }
+
     fn kept(clients: &Clients) -> usize {
         clients.made.lock().len()
     }
@@ -162,9 +181,9 @@ mod tests {
     async fn client_of_new_bundle_replaces_least_recently_used() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Clients::new(Arc::new(SystemLookup));
-        let used = |bundle: &[u8]| clients.get(Purpose::Fetch, Reach::Public, Some(bundle), None).map(drop).unwrap();
+        let used = |bundle: &[u8]| clients.get(Purpose::Fetch, Reach::Public, naming(bundle), None).map(drop).unwrap();
         let is_kept = |bundle: &[u8]| {
-            clients.made.lock().contains_key(&(Purpose::Fetch, Reach::Public, Some(Digest::of(bundle)), None))
+            clients.made.lock().contains_key(&(Purpose::Fetch, Reach::Public, [None, Some(Digest::of(bundle))], None))
         };
         let bundles: Vec<Vec<u8>> = (0..CLIENTS + 5).map(|_| authority()).collect();
         for bundle in &bundles {
@@ -174,8 +193,13 @@ mod tests {
         }
         assert_eq!(kept(&clients), CLIENTS);
         assert!(is_kept(&bundles[0]) && !is_kept(&bundles[1]) && is_kept(&bundles[CLIENTS + 4]));
-        let size: usize =
-            clients.made.lock().keys().filter_map(|(_, _, bundle, _)| Some(bundle.as_ref()?.as_str().len())).sum();
+        let size: usize = clients
+            .made
+            .lock()
+            .keys()
+            .flat_map(|kind| kind.2.iter().flatten())
+            .map(|digest| digest.as_str().len())
+            .sum();
         assert!(size <= CLIENTS * 64, "a bundle is kept whole: {size} bytes of keys");
     }
 
@@ -183,9 +207,9 @@ mod tests {
     async fn unused_client_is_dropped() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Clients::new(Arc::new(SystemLookup));
-        clients.get(Purpose::Fetch, Reach::Public, Some(&authority()), None).map(drop).unwrap();
+        clients.get(Purpose::Fetch, Reach::Public, naming(&authority()), None).map(drop).unwrap();
         tokio::time::advance(UNUSED).await;
-        clients.get(Purpose::Fetch, Reach::Public, None, None).map(drop).unwrap();
+        clients.get(Purpose::Fetch, Reach::Public, Trusted::default(), None).map(drop).unwrap();
         assert_eq!(kept(&clients), 1);
     }
 }

@@ -7,7 +7,7 @@ use reqwest::{Client, Url};
 use super::{
     Fetcher,
     address::is_allowed,
-    connect::{BUNDLE_MAX, Purpose},
+    connect::{BUNDLE_MAX, Purpose, Trusted},
     error::Error,
     failure::unavailable,
     key::EnvironmentKey,
@@ -92,7 +92,8 @@ impl Fetcher {
         Ok(Some(tunnel))
     }
 
-    /// Returns the HTTP client that trusts the public CAs and those of the source's bundle.
+    /// Returns the HTTP client that trusts the public CAs, those of the installation's file, and those of the source's
+    /// bundle.
     pub(super) async fn connector(
         &self,
         purpose: Purpose,
@@ -118,8 +119,13 @@ impl Fetcher {
             ));
         }
         let tunnel = self.tunnel(&server.origin, server.reach).await?;
+        let of_installation = match &self.ca_file {
+            Some(file) => Some(file.certificates().await),
+            None => None,
+        };
+        let trusted = Trusted { of_installation: of_installation.as_deref(), of_source: bundle.as_deref() };
         self.clients
-            .get(purpose, server.reach, bundle.as_deref(), tunnel)
+            .get(purpose, server.reach, trusted, tunnel)
             .map_err(|_| invalid("the value is not a bundle of certificates; write one or more in PEM"))
     }
 }

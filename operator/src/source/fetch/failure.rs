@@ -97,7 +97,7 @@ fn tls_problem(error: &TlsError) -> &'static str {
     };
     match problem {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "the certificate is signed by an unknown CA; set a bundle with that CA in caBundleRef"
+            "the certificate is signed by an unknown CA; set a bundle with that CA in caBundleRef, or in the chart's caBundle for all environments"
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the certificate has expired",
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {

@@ -15,7 +15,7 @@ mod slow;
 mod tls;
 mod upstream;
 
-use std::{io::Write, sync::Arc};
+use std::{io::Write, path::PathBuf, sync::Arc};
 
 use axum::body::Body;
 use flate2::{Compression, write::GzEncoder};
@@ -28,7 +28,7 @@ use self::{
     cluster::Cluster,
     upstream::{Asked, Certificate, Leading, Upstream},
 };
-use super::{AllowedOrigins, CachedVersion, Error, FetchHints, Fetched, Fetcher, Lookup, Origin};
+use super::{AllowedOrigins, CaFile, CachedVersion, Error, FetchHints, Fetched, Fetcher, Lookup, Origin};
 use crate::api::FeatureEnvironmentSpec;
 
 /// Text that no error may contain. Every answer that a test expects to be refused contains it.
@@ -67,6 +67,7 @@ struct Scene {
     lookup: Arc<dyn Lookup>,
     api_url: String,
     bundle: bool,
+    ca_file: Option<PathBuf>,
     timeout: &'static str,
     limit: usize,
 }
@@ -87,6 +88,7 @@ impl Scene {
             lookup: Leading::to(&["127.0.0.1"]),
             api_url: format!("{origin}/api/v1"),
             bundle: false,
+            ca_file: None,
             timeout: "10s",
             limit: 1 << 20,
         }
@@ -111,7 +113,8 @@ impl Scene {
         // reqwest uses the process-wide crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let allowed = AllowedOrigins::new(&self.origins).unwrap();
-        Fetcher::new(self.cluster.client(), allowed, Arc::clone(&self.lookup), self.limit)
+        let ca_file = self.ca_file.as_deref().map(|path| CaFile::open(path).unwrap());
+        Fetcher::new(self.cluster.client(), allowed, Arc::clone(&self.lookup), self.limit).with_ca_file(ca_file)
     }
 
     async fn fetch(&self) -> Result<Fetched, Error> {

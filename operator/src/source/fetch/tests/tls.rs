@@ -31,6 +31,26 @@ async fn ca_in_bundle_is_trusted() {
     assert_eq!(identities(scene(&upstream).trusting(&certificate.authority()).fetch().await.unwrap()), ["a"]);
 }
 
+/// The CA of the first server is only in the file of the installation, that of the second one only in the source's bundle.
+#[tokio::test]
+async fn cas_of_installation_and_of_bundle_are_both_trusted() {
+    let [first, second] = [Certificate::of("upstream.test"), Certificate::of("upstream.test")];
+    let path = std::env::temp_dir().join(format!("remora-tls-{:016x}", fastrand::u64(..)));
+    std::fs::write(&path, first.authority()).unwrap();
+    let with_file = |upstream: &Upstream| Scene { ca_file: Some(path.clone()), ..scene(upstream) };
+    let upstream = serving(&first).await;
+    assert!(problem(&scene(&upstream).failure().await).contains("unknown CA"), "without the file");
+    assert_eq!(identities(with_file(&upstream).fetch().await.unwrap()), ["a"]);
+    assert_eq!(identities(with_file(&upstream).trusting(&second.authority()).fetch().await.unwrap()), ["a"]);
+    let error = with_file(&upstream).trusting("no PEM").failure().await;
+    assert_eq!(error.reason(), Reason::ConfigMapInvalid, "the file does not hide an invalid bundle");
+
+    let upstream = serving(&second).await;
+    assert!(problem(&with_file(&upstream).failure().await).contains("unknown CA"));
+    assert_eq!(identities(with_file(&upstream).trusting(&second.authority()).fetch().await.unwrap()), ["a"]);
+    std::fs::remove_file(&path).unwrap();
+}
+
 #[tokio::test]
 async fn unknown_ca_is_not_trusted() {
     let upstream = serving(&Certificate::of("upstream.test")).await;

@@ -45,9 +45,13 @@ fn template() -> String {
         serde_yaml::to_string(value).unwrap()
     }
     define("variables", yaml(&policy.variables));
+    define("resources", yaml(&policy.resources));
     define("plan", yaml(&policy.plan));
+    define("incomplete", yaml(&[&policy.incomplete]));
     define("patch", format!("{}\n", policy.patch));
     define("refusals", yaml(&policy.refusals));
+    define("warningVariables", yaml(&policy.warning_variables));
+    define("mayGetWarning", yaml(&[&policy.may_get_warning]));
     define("warnings", yaml(&policy.warnings));
     define("slots", format!("{}\n", policy.slots));
     define("coreParts", format!("{}\n", policy.core_parts));

@@ -27,6 +27,8 @@
       : !name.matches('^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$') ? 'names of FeatureEnvironments of the pod\'s namespace, separated by commas (lower case letters, digits and -, at most 40 characters each), or false'
       : variables.environments.indexOf(name) < place ? 'a list that names ' + name + ' once' : '').filter(error, error != '')
       + (size(variables.environments) > 8 ? ['a list of at most 8 environments'] : [])
+- name: hasOptions
+  expression: '[''remora.dev/port'', ''remora.dev/cpu-request'', ''remora.dev/cpu-limit'', ''remora.dev/memory-request'', ''remora.dev/memory-limit'', ''remora.dev/await'', ''remora.dev/log-level'', ''remora.dev/log-json'', ''remora.dev/env'', ''remora.dev/unix-socket'', ''remora.dev/overrides'', ''remora.dev/override-key''].exists(key, key in variables.annotations || key in variables.defaults)'
 - name: portOption
   expression: variables.annotations[?'remora.dev/port'].or(variables.defaults[?'remora.dev/port'])
 - name: cpuRequestOption
@@ -112,7 +114,8 @@
     ]
 - name: invalid
   expression: |-
-    variables.checks.filter(check, !check.valid).map(check,
+    !variables.hasOptions && size(variables.environmentErrors) == 0 ? []
+      : variables.checks.filter(check, !check.valid).map(check,
       'annotation ' + check.key + (check.key in variables.annotations ? '' : ' of namespace ' + request.namespace) + ' is ' + '"' + check.value.substring(0, size(check.value) > 64 ? 64 : size(check.value)).split('').map(letter,
       letter in ['"', '\\'] ? '\\' + letter : letter.matches('^[ -~\\p{L}\\p{N}]$') ? letter
       : '\\u{' + '%x'.format([letter]).substring('%x'.format([letter]).startsWith('0') ? 1 : 0) + '}').join('')
@@ -175,6 +178,8 @@
   expression: 'size(variables.invalid) > 0 ? variables.invalid : variables.nameConflicts + variables.portConflicts'
 - name: refusal
   expression: 'variables.skipWarning != '''' || size(variables.refusals) == 0 ? '''' : string(variables.refusals[0])'
+{{- end }}
+{{- define "remora.policy.resources" -}}
 - name: podLevel
   expression: '[''requests'', ''limits''].exists(kind, object.spec.?resources[?kind].optMap(amounts, size(amounts) > 0).orValue(false))'
 - name: guaranteed
@@ -212,18 +217,6 @@
   expression: |-
     {?'requests': optional.ofNonZeroValue({?'cpu': optional.ofNonZeroValue(variables.cpuRequest), ?'memory': optional.ofNonZeroValue(variables.memoryRequest)}),
       ?'limits': optional.ofNonZeroValue({?'cpu': optional.ofNonZeroValue(variables.cpuLimit), ?'memory': optional.ofNonZeroValue(variables.memoryLimit)})}
-- name: unknownAnnotations
-  expression: variables.annotations.filter(key, key.startsWith('remora.dev/') && !(key in ['remora.dev/inject', 'remora.dev/port', 'remora.dev/cpu-request', 'remora.dev/memory-request', 'remora.dev/cpu-limit', 'remora.dev/memory-limit', 'remora.dev/await', 'remora.dev/log-level', 'remora.dev/log-json', 'remora.dev/unix-socket', 'remora.dev/env', 'remora.dev/overrides', 'remora.dev/override-key', 'remora.dev/injected']) && !key.startsWith('remora.dev/revision'))
-- name: limits
-  expression: |-
-    (variables.containers + variables.init.filter(container, container.?restartPolicy.orValue('') == 'Always'))
-      .filter(container, container.name != 'remora')
-      .map(container, container.?resources.?limits.?memory.orValue('0')) + [variables.memoryLimit == '' ? '0' : variables.memoryLimit]
-- name: memoryLimitSum
-  expression: |-
-    variables.limits.exists(limit, quantity(limit).compareTo(quantity('0')) <= 0) ? -1
-      : variables.limits.map(limit, quantity(limit).isInteger() ? quantity(limit).asInteger()
-        : int(quantity(limit).asApproximateFloat())).sum()
 {{- end }}
 {{- define "remora.policy.plan" -}}
 - name: root
@@ -266,6 +259,20 @@
       + variables.containers.transformList(place, container,
         {'path': dyn('/spec/containers/' + string(place)), 'container': dyn(container)})
 {{- end }}
+{{- define "remora.policy.incomplete" -}}
+- name: lacks-an-addition
+  expression: |-
+    !(object.metadata.?labels[?'remora.dev/sidecar'].orValue('') == 'injected'
+      && 'remora.dev/injected' in object.metadata.?annotations.orValue({})
+      && [object.spec.?initContainers.orValue([]), object.spec.?containers.orValue([]), object.spec.?volumes.orValue([])].all(items, size(items) <= 100)
+      && object.spec.?initContainers.orValue([]).exists(ours, ours.name == 'remora' && size(ours.?volumeMounts.orValue([])) <= 100
+        && ours.?volumeMounts.orValue([]).all(mount, mount.mountPath != '/var/run/remora-socket'))
+      && (object.metadata.?annotations.orValue({})[?'remora.dev/inject'].orValue('').split(',', 10).map(name, name.find('(?s)[^ ](.*[^ ])?')).map(environment, 'remora-' + environment)
+      + ['no-token-remora']
+      + (false ? ['socket-remora'] : []))
+        .all(name, object.spec.?volumes.orValue([]).exists(volume, volume.name == name))
+      && (object.spec.?initContainers.orValue([]) + object.spec.?containers.orValue([])).filter(container, container.name != 'remora').all(container, size(container.?env.orValue([])) >= 2 && container.env[0].name == 'OFREP_ENDPOINT' && container.env[1].name == 'FLAGSMITH_API_URL'))
+{{- end }}
 {{- define "remora.policy.patch" -}}
 variables.skipWarning != '' || variables.refusal != '' ? [] :
   (has(object.metadata.labels) ? [] : [JSONPatch{op: 'add', path: '/metadata/labels', value: {}}])
@@ -298,6 +305,32 @@ variables.skipWarning != '' || variables.refusal != '' ? [] :
 - expression: variables.skipWarning != '' || variables.refusal != '' || variables.position >= 0
   message: 'the pod requests flags and has no sidecar: Remora''s MutatingAdmissionPolicy was not applied, or another policy or webhook removed the sidecar; check the policy, its binding, and the others'
   reason: Forbidden
+{{- end }}
+{{- define "remora.policy.warningVariables" -}}
+- name: unknownAnnotations
+  expression: variables.annotations.filter(key, key.startsWith('remora.dev/') && !(key in ['remora.dev/inject', 'remora.dev/port', 'remora.dev/cpu-request', 'remora.dev/memory-request', 'remora.dev/cpu-limit', 'remora.dev/memory-limit', 'remora.dev/await', 'remora.dev/log-level', 'remora.dev/log-json', 'remora.dev/unix-socket', 'remora.dev/env', 'remora.dev/overrides', 'remora.dev/override-key', 'remora.dev/injected']) && !key.startsWith('remora.dev/revision'))
+- name: limits
+  expression: |-
+    (variables.containers + variables.init.filter(container, container.?restartPolicy.orValue('') == 'Always'))
+      .filter(container, container.name != 'remora')
+      .map(container, container.?resources.?limits.?memory.orValue('0')) + [variables.memoryLimit == '' ? '0' : variables.memoryLimit]
+- name: memoryLimitSum
+  expression: |-
+    variables.limits.exists(limit, quantity(limit).compareTo(quantity('0')) <= 0) ? -1
+      : variables.limits.map(limit, quantity(limit).isInteger() ? quantity(limit).asInteger()
+        : int(quantity(limit).asApproximateFloat())).sum()
+{{- end }}
+{{- define "remora.policy.mayGetWarning" -}}
+- name: may-get-a-warning
+  expression: |-
+    'kubernetes.io/config.mirror' in object.metadata.?annotations.orValue({})
+      || object.spec.?os.?name.orValue('') == 'windows' || object.spec.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows'
+      || object.spec.?hostNetwork.orValue(false)
+      || object.metadata.?annotations.orValue({}).exists(key, key.startsWith('remora.dev/') && !(key in ['remora.dev/inject', 'remora.dev/port', 'remora.dev/cpu-request', 'remora.dev/memory-request', 'remora.dev/cpu-limit', 'remora.dev/memory-limit', 'remora.dev/await', 'remora.dev/log-level', 'remora.dev/log-json', 'remora.dev/unix-socket', 'remora.dev/env', 'remora.dev/overrides', 'remora.dev/override-key', 'remora.dev/injected']) && !key.startsWith('remora.dev/revision'))
+      || [object.spec.?initContainers.orValue([]), object.spec.?containers.orValue([])].exists(items, size(items) > 100)
+      || (object.spec.?initContainers.orValue([]) + object.spec.?containers.orValue([])).filter(container, container.name != 'remora').all(container, container.?resources.?limits[?'cpu'].optMap(limit, quantity(limit).isGreaterThan(quantity('0'))).orValue(false) && container.?resources.?limits[?'memory'].optMap(limit, quantity(limit).isGreaterThan(quantity('0'))).orValue(false))
+      || (object.spec.?containers.orValue([]) + object.spec.?initContainers.orValue([]).filter(container, container.?restartPolicy.orValue('') == 'Always')).all(container, container.name == 'remora'
+        || container.?resources.?limits[?'memory'].optMap(limit, quantity(limit).isLessThan(quantity('24000000'))).orValue(false))
 {{- end }}
 {{- define "remora.policy.warnings" -}}
 - expression: variables.skipWarning == ''

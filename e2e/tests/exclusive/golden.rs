@@ -282,7 +282,8 @@ fn resources() -> Vec<(String, Value)> {
     pods
 }
 
-fn by_the_code(pod: &Value, settings: Settings) -> anyhow::Result<Becomes> {
+/// Returns the outcome of a pod that the code gives.
+pub(super) fn by_the_code(pod: &Value, settings: Settings) -> anyhow::Result<Becomes> {
     let config = Config {
         sidecar_image: format!("{REPOSITORY}:{TAG}"),
         sidecar_pull_policy: "IfNotPresent".to_owned(),

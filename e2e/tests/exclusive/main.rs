@@ -15,6 +15,7 @@ mod drift;
 mod given_certificate;
 mod golden;
 mod handover;
+mod incomplete;
 mod kubelet;
 mod namespaces;
 mod node;

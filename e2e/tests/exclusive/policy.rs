@@ -14,6 +14,7 @@ use remora_e2e::harness::{App, Case, Release, SYSTEM, alone_in_namespace, eventu
 use serde_json::{Value, json};
 
 use super::golden::{Becomes, Golden, NAMESPACE, REPOSITORY, Settings, Spot, TAG, bounds, table};
+use super::incomplete::incomplete;
 
 const CAP: Duration = Duration::from_secs(30);
 
@@ -207,7 +208,7 @@ async fn webhook_and_policies_patch_every_pod_equally() -> anyhow::Result<()> {
         let release = Release::of(&case.cluster);
         let compared = async {
             let mut targets = Vec::new();
-            for golden in table()?.into_iter().chain(bounds()?) {
+            for golden in table()?.into_iter().chain(bounds()?).chain(incomplete()?) {
                 let name = golden.name.clone();
                 let made = eventually("pods can be asked about", CAP, async || {
                     // A new namespace has no service account at first.

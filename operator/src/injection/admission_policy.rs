@@ -11,6 +11,7 @@
 //! pod after its injection. The result is the same, because every decision about an injected pod equals the decision
 //! about the original.
 
+mod conditions;
 mod decision;
 mod operations;
 mod options;
@@ -29,12 +30,20 @@ use super::{config::Config, defaults::DefaultTexts, layout::Layout};
 pub struct Policy {
     /// Variables that all policies use.
     pub variables: Vec<Variable>,
+    /// Variables of the sidecar's resources, for the patch and the warnings.
+    pub resources: Vec<Variable>,
     /// Further variables that only the patch uses.
     pub plan: Vec<Variable>,
+    /// Condition of the policy that changes pods: false for a pod that has every addition.
+    pub incomplete: Condition,
     /// The patch: a list of JSON Patch operations, all of them `add`.
     pub patch: String,
     /// Validations that deny a pod.
     pub refusals: Vec<Validation>,
+    /// Further variables that only the warnings use.
+    pub warning_variables: Vec<Variable>,
+    /// Condition of the policy that warns: false for most pods that get no warning.
+    pub may_get_warning: Condition,
     /// Validations that warn the author of a pod.
     pub warnings: Vec<Validation>,
     /// Number of objects for identity overrides that a volume names.
@@ -47,6 +56,13 @@ pub struct Policy {
 #[derive(Debug, Serialize)]
 pub struct Variable {
     name: String,
+    expression: String,
+}
+
+/// A condition that selects pods, in addition to those of the registration.
+#[derive(Debug, Serialize)]
+pub struct Condition {
+    name: &'static str,
     expression: String,
 }
 
@@ -102,15 +118,22 @@ pub fn policy(config: &Config, defaults: &DefaultTexts<'_>) -> Result<Policy, Er
     define_defaults(&mut variables, defaults);
     options::define(&mut variables);
     decision::define(&mut variables, &templates)?;
-    resources::define(&mut variables);
-    warnings::define(&mut variables);
+    // Each variable costs something in each evaluation of a policy that has it, also if nothing uses it.
+    let mut resources = Variables::default();
+    resources::define(&mut resources);
+    let mut warning_variables = Variables::default();
+    warnings::define(&mut warning_variables);
     let mut plan = Variables::default();
     operations::define(&mut plan, &templates)?;
     Ok(Policy {
         variables: variables.0,
+        resources: resources.0,
         plan: plan.0,
+        incomplete: conditions::incomplete(&templates)?,
         patch: operations::patch(&templates),
         refusals: decision::refusals(),
+        warning_variables: warning_variables.0,
+        may_get_warning: conditions::may_get_warning(),
         warnings: warnings::warnings(),
         slots: Layout::default().slots.overrides,
         core_parts: Layout::default().slots.core_parts,

@@ -52,18 +52,24 @@ pub(super) fn refusals() -> Vec<Validation> {
     ]
 }
 
-/// Returns the expression of the warning for a pod that cannot be injected, or an empty string. System namespaces are
-/// missing here, because the policy does not select them.
+/// Returns the expression of the warning for a pod that cannot be injected, or an empty string.
 fn skip_warning() -> String {
-    let warning = |reason: Reason| text(reason.warning().unwrap_or_default());
-    format!(
-        "'{MIRROR}' in variables.annotations ? {}\n  \
-         : object.spec.?os.?name.orValue('') == 'windows' || object.spec.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows' ? {}\n  \
-         : object.spec.?hostNetwork.orValue(false) ? {}\n  : ''",
-        warning(Reason::MirrorPod),
-        warning(Reason::Windows),
-        warning(Reason::HostNetwork),
-    )
+    let cases = skipped("variables.annotations")
+        .map(|(condition, reason)| format!("{condition} ? {}", text(reason.warning().unwrap_or_default())));
+    format!("{}\n  : ''", cases.join("\n  : "))
+}
+
+/// Returns the conditions under which a pod cannot be injected, for an expression of its annotations. System namespaces
+/// are missing here, because the policy does not select them.
+pub(super) fn skipped(annotations: &str) -> [(String, Reason); 3] {
+    [
+        (format!("'{MIRROR}' in {annotations}"), Reason::MirrorPod),
+        (
+            "object.spec.?os.?name.orValue('') == 'windows' || object.spec.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows'".to_owned(),
+            Reason::Windows,
+        ),
+        ("object.spec.?hostNetwork.orValue(false)".to_owned(), Reason::HostNetwork),
+    ]
 }
 
 /// Returns an expression that is true if the init container with the sidecar's name is the sidecar and serves all

@@ -13,25 +13,31 @@ use crate::{
     },
 };
 
+/// Options that annotations set, by the name of their variable.
+const OPTIONS: [(&str, &str); 12] = [
+    ("port", annotation::PORT),
+    ("cpuRequest", annotation::CPU_REQUEST),
+    ("cpuLimit", annotation::CPU_LIMIT),
+    ("memoryRequest", annotation::MEMORY_REQUEST),
+    ("memoryLimit", annotation::MEMORY_LIMIT),
+    ("await", annotation::AWAIT),
+    ("logLevel", annotation::LOG_LEVEL),
+    ("logJson", annotation::LOG_JSON),
+    ("env", annotation::ENV),
+    ("socket", annotation::UNIX_SOCKET),
+    ("overrides", annotation::OVERRIDES),
+    ("overrideKey", annotation::OVERRIDE_KEY),
+];
+
 pub(super) fn define(variables: &mut Variables) {
     let annotations = |of: &str| format!("has({of}.metadata.annotations) ? {of}.metadata.annotations : {{}}");
     variables.define("annotations", annotations("object"));
     variables.define("defaults", annotations("namespaceObject"));
     environments(variables);
-    for (name, key) in [
-        ("port", annotation::PORT),
-        ("cpuRequest", annotation::CPU_REQUEST),
-        ("cpuLimit", annotation::CPU_LIMIT),
-        ("memoryRequest", annotation::MEMORY_REQUEST),
-        ("memoryLimit", annotation::MEMORY_LIMIT),
-        ("await", annotation::AWAIT),
-        ("logLevel", annotation::LOG_LEVEL),
-        ("logJson", annotation::LOG_JSON),
-        ("env", annotation::ENV),
-        ("socket", annotation::UNIX_SOCKET),
-        ("overrides", annotation::OVERRIDES),
-        ("overrideKey", annotation::OVERRIDE_KEY),
-    ] {
+    let keys = texts(OPTIONS.map(|(_, key)| key));
+    variables
+        .define("hasOptions", format!("{keys}.exists(key, key in variables.annotations || key in variables.defaults)"));
+    for (name, key) in OPTIONS {
         let expression = format!("variables.annotations[?{key}].or(variables.defaults[?{key}])", key = text(key));
         variables.define(&format!("{name}Option"), expression);
     }
@@ -50,16 +56,20 @@ pub(super) fn define(variables: &mut Variables) {
     );
     variables.define("chosenVariables", chosen);
     variables.define("checks", checks());
-    variables.define("invalid", format!("variables.checks.filter(check, !check.valid).map(check,\n  {})", invalid()));
+    // Most pods have no options, and nothing to check but the names.
+    let invalid = format!(
+        "!variables.hasOptions && size(variables.environmentErrors) == 0 ? []\n  \
+         : variables.checks.filter(check, !check.valid).map(check,\n  {})",
+        invalid()
+    );
+    variables.define("invalid", invalid);
     values(variables);
 }
 
 /// Defines the environments that the pod requests, and the errors in the list.
 fn environments(variables: &mut Variables) {
     variables.define("inject", format!("variables.annotations[{}]", text(annotation::INJECT)));
-    // Splits off one name more than allowed and the rest as one item, which bounds the work on a long list.
-    let names = format!("variables.inject.split(',', {}).map(name, {})", MOST_ENVIRONMENTS + 2, trimmed("name"));
-    variables.define("environments", names);
+    variables.define("environments", names("variables.inject"));
     let valid = format!("^[a-z0-9]([-a-z0-9]{{0,{}}}[a-z0-9])?$", ENVIRONMENT_MAX - 2);
     let environment_errors = format!(
         "variables.environments.transformList(place, name, place <= {MOST_ENVIRONMENTS},\n  name.contains('/') ? {elsewhere} : name in {whether} ? {inject} + '; ' + name + {not_a_name}\n  \
@@ -73,6 +83,12 @@ fn environments(variables: &mut Variables) {
         valid = text(&valid),
     );
     variables.define("environmentErrors", environment_errors);
+}
+
+/// Returns an expression of the names in the value of the inject annotation.
+pub(super) fn names(inject: &str) -> String {
+    // Splits off one name more than allowed and the rest as one item, which bounds the work on a long list.
+    format!("{inject}.split(',', {}).map(name, {})", MOST_ENVIRONMENTS + 2, trimmed("name"))
 }
 
 /// Returns an expression without leading and trailing spaces. Other white space stays.

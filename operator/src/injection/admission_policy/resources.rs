@@ -47,7 +47,7 @@ pub(super) fn define(variables: &mut Variables) {
 }
 
 /// Returns an expression that is true if a container has a limit on a resource.
-fn limited(resource: &str) -> String {
+pub(super) fn limited(resource: &str) -> String {
     format!(
         "container.?resources.?limits[?{resource}].optMap(limit, quantity(limit).isGreaterThan(quantity('0'))).orValue(false)"
     )

@@ -15,15 +15,7 @@ use crate::{
 };
 
 pub(super) fn define(variables: &mut Variables) {
-    variables.define(
-        "unknownAnnotations",
-        format!(
-            "variables.annotations.filter(key, key.startsWith({}) && !(key in {}) && !key.startsWith({}))",
-            text(&format!("{GROUP}/")),
-            texts(KNOWN),
-            text(annotation::REVISION)
-        ),
-    );
+    variables.define("unknownAnnotations", format!("variables.annotations.filter(key, {})", is_unknown()));
     // The containers that run at the same time: if each has a memory limit, the sum of the limits bounds the volume.
     variables.define(
         "limits",
@@ -40,6 +32,16 @@ pub(super) fn define(variables: &mut Variables) {
          : variables.limits.map(limit, quantity(limit).isInteger() ? quantity(limit).asInteger()\n    \
          : int(quantity(limit).asApproximateFloat())).sum()",
     );
+}
+
+/// Returns an expression that is true if the annotation `key` is unknown.
+pub(super) fn is_unknown() -> String {
+    format!(
+        "key.startsWith({}) && !(key in {}) && !key.startsWith({})",
+        text(&format!("{GROUP}/")),
+        texts(KNOWN),
+        text(annotation::REVISION)
+    )
 }
 
 pub(super) fn warnings() -> Vec<Validation> {

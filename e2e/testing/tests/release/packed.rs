@@ -85,8 +85,7 @@ impl Directory {
         let mut empty = Command::new("gzip");
         empty.args(["--no-name", "--stdout"]).stdin(Stdio::null()).stdout(file);
         assert!(empty.status().unwrap().success());
-        run(Command::new(root().join("e2e/release/checksums.sh")).env("RELEASE_DIRECTORY", self.release()))
-            .unwrap();
+        run(Command::new(root().join("e2e/release/checksums.sh")).env("RELEASE_DIRECTORY", self.release())).unwrap();
     }
 
     /// Returns a file of an archive in the release.

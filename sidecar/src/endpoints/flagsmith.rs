@@ -116,10 +116,13 @@ fn overridden_flags(environment: &Environment, loaded: &Loaded, role: Role, feat
     let is_found = with_scratch(&[], |scratch| {
         let (request, out) = (&mut scratch.request, buffer.bytes());
         request.clear();
-        let write = |number| snapshot.write_flag(request, role, snapshot.feature_name(number)?, out);
         let digest = match feature {
-            Some("") => (0..snapshot.features() as u32).find_map(write),
-            Some(feature) => snapshot.feature_number_in_any_case(feature).and_then(write),
+            Some("") => snapshot.write_first_flag(request, role, out),
+            Some(feature) => {
+                let name =
+                    snapshot.feature_number_in_any_case(feature).and_then(|number| snapshot.feature_name(number));
+                name.and_then(|name| snapshot.write_flag(request, role, name, out))
+            }
             None => Some(snapshot.write_flags(request, role, out)),
         };
         report(environment, loaded, scratch);

@@ -6,12 +6,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use remora_snapshot::{Snapshot, files};
+use remora_snapshot::{Revision, Snapshot, files};
 
 use super::document::Document;
 use super::state::Loaded;
 use crate::counters::reloads::Reload;
-use crate::dialects::ofrep;
 use crate::routes;
 use crate::volume::{MapError, Region, Volume};
 use core::Core;
@@ -119,7 +118,7 @@ pub(super) fn load(
         && document.is_some() == snapshot.serves_document();
     let in_place = volume.maps_in_place();
     let content_hash = hasher.finish();
-    let ofrep_end = ofrep::end(snapshot.revision(), &routes::encode(environment));
+    let ofrep_end = ofrep_end(snapshot.revision(), &routes::encode(environment));
     let loaded = Loaded {
         snapshot,
         core,
@@ -186,3 +185,12 @@ fn attach(snapshot: &mut Snapshot<Region>, slot: usize, region: Region, refused:
         }
     }
 }
+/// Returns the end of every bulk answer of OFREP, after its flags: the version, and the URI of the event stream. The name
+/// of the environment is percent-encoded.
+fn ofrep_end(revision: Revision, environment: &str) -> Box<[u8]> {
+    let end = format!(
+        r#"],"metadata":{{"version":"{revision}"}},"eventStreams":[{{"type":"sse","endpoint":{{"requestUri":"/ofrep/v1/stream?environment={environment}"}},"inactivityDelaySec":120}}]}}"#
+    );
+    end.into_bytes().into()
+}
+

@@ -122,6 +122,30 @@ fn compile_imports_no_client() {
     assert!(outside.is_empty(), "the compiler is pure:\n{}", outside.join("\n"));
 }
 
+/// The lines `area ──> area, area` in the documentation of a crate.
+fn diagram(documentation: &str) -> Vec<(String, BTreeSet<String>)> {
+    let line = |line: &str| {
+        let (area, imported) = line.strip_prefix("//! ")?.split_once(" ──> ")?;
+        Some((area.trim().to_owned(), imported.split(", ").map(|area| area.trim().to_owned()).collect()))
+    };
+    documentation.lines().filter_map(line).collect()
+}
+
+#[test]
+fn sidecar_imports_are_those_of_its_diagram() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(SIDECAR).join("lib.rs");
+    let diagram = diagram(&std::fs::read_to_string(root).unwrap());
+    assert!(diagram.len() > 4, "{diagram:?}");
+    let drawn: BTreeSet<String> =
+        diagram.iter().flat_map(|(area, imported)| imported.iter().chain([area])).cloned().collect();
+    let imports = Imports::of(&files(SIDECAR));
+    for area in &drawn {
+        let expected = diagram.iter().find(|(other, _)| other == area).map(|(_, imported)| imported.clone());
+        let found: BTreeSet<String> = imports.areas_of(area).intersection(&drawn).cloned().collect();
+        assert_eq!(found, expected.unwrap_or_default(), "{area} imports other areas than its line in the diagram has");
+    }
+}
+
 #[test]
 fn sidecar_dialects_import_only_json() {
     let files = files(SIDECAR);

@@ -6,15 +6,19 @@
 //! a reused buffer, or a constant. All work that does not depend on the request was done before it, by the operator's
 //! compiler, or by `environments` when it loaded the snapshot.
 //!
-//! Imports run one way:
+//! Imports run one way. Each line lists all areas of the diagram that an area imports:
 //!
 //! ```text
-//! server ──> endpoints ──> dialects ──> json
-//!               │                        ^
-//!               ├──> environments ──> http ──> volume
-//!               │        │
-//!               └────────┴──> counters ──> routes
+//! server       ──> endpoints, environments, http, volume
+//! endpoints    ──> dialects, environments, counters, http, json, routes
+//! environments ──> counters, http, routes, volume
+//! counters     ──> routes
+//! dialects     ──> json
+//! http         ──> json, volume
 //! ```
+//!
+//! The other modules are small, such as `clock`, `lock` and `log`, or are further users of the areas, such as `probe`
+//! and `reader`.
 //!
 //! - `dialects` knows bodies and snapshots, and no connection: it can be tested with bytes alone.
 //! - `http` knows connections, and no flags. What an environment sends piece by piece, its document and its events,

@@ -190,11 +190,13 @@ impl Server {
                 connections::serve(socket, connections, socket_answers, socket_stopped).await;
             }
         };
+        // Probes, Prometheus and the controller reach a pod by its address, so any Host is right for such a port.
+        let is_local = admin.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
         let admin_limits = Limits { by_address: true, ..Limits::of(ADMIN_CONNECTIONS, ADMIN_RECEIVE) };
         let admin_port = connections::serve(
             admin,
             Connections::new(admin_limits, &state.admin_in_flight),
-            move |progress| Admin::new(Arc::clone(&admin_state), progress),
+            move |progress| Admin::new(Arc::clone(&admin_state), progress, is_local),
             stopped,
         );
         let stopping = async {

@@ -350,6 +350,11 @@ fn evaluations_are_counted_by_environment_and_route() {
     for path in ["/api/v1/identities/", "/ofrep/v1/evaluate/flags/banner", "/ofrep/v1/evaluate/flags"] {
         assert_eq!(post(server.data, path, &CLIENT, "{").status, 400, "{path}");
     }
+    // Neither do requests for a flag that does not exist.
+    for path in ["/api/v1/flags/?feature=nope", "/api/v1/identities/?identifier=x&feature=nope"] {
+        assert_eq!(get(server.data, path, &CLIENT).status, 404, "{path}");
+    }
+    assert_eq!(post(server.data, "/ofrep/v1/evaluate/flags/nope", &[], "{}").status, 404);
     let tag = post(server.data, "/ofrep/v1/evaluate/flags", &[], "{}").header("etag").unwrap().to_owned();
     assert_eq!(post(server.data, "/ofrep/v1/evaluate/flags", &[("if-none-match", &tag)], "{}").status, 304);
     for (route, count) in [("flags", 1.0), ("identities", 2.0), ("ofrep_flag", 1.0), ("ofrep_flags", 1.0)] {

@@ -88,6 +88,33 @@ fn request_for_another_host_is_refused_with_the_remedy() {
     assert!(old.starts_with("HTTP/1.0 200") || old.starts_with("HTTP/1.1 200"), "{old}");
 }
 
+/// The admin port on a loopback address has names of flags, and a page can reach it. In a pod, it has the address of the
+/// pod, which probes name.
+#[test]
+fn request_for_another_host_is_refused_by_local_admin_port() {
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&written(1));
+    for (address, refused) in [("127.0.0.1:0", true), ("0.0.0.0:0", false)] {
+        let server = start(directory.path(), |options| options.admin = address.parse().unwrap());
+        let reached = SocketAddr::from(([127, 0, 0, 1], server.admin.port()));
+        let get = |host: &str, path: &str| {
+            let answer = exchange(
+                reached,
+                format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").as_bytes(),
+            );
+            (statuses(&answer).join(" "), answer)
+        };
+        for path in ["/metrics", "/revisions", "/uses/shop", "/healthz"] {
+            for host in ["evil.test", "10.0.0.1:4778", ""] {
+                let (status, answer) = get(host, path);
+                assert_eq!(status, if refused { "421" } else { "200" }, "{address} {host} {path}: {answer}");
+                assert!(!refused || answer.contains("127.0.0.1 or localhost"), "{answer}");
+            }
+            assert_eq!(get("localhost:4778", path).0, "200", "{address} {path}");
+        }
+    }
+}
+
 /// The end of a request must not depend on the program that reads it.
 #[test]
 fn request_with_ambiguous_framing_is_refused_or_ends_its_connection() {

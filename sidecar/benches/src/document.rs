@@ -11,19 +11,19 @@ use crate::random::Random;
 /// Writes the document of a profile.
 #[must_use]
 pub fn write(profile: &Profile) -> String {
-    let mut pen = Pen { text: String::new(), random: Random::new(0x5eed), row: 0 };
-    pen.environment(profile);
-    pen.text
+    let mut writer = Writer { text: String::new(), random: Random::new(0x5eed), row: 0 };
+    writer.environment(profile);
+    writer.text
 }
 
-struct Pen {
+struct Writer {
     text: String,
     random: Random,
     /// Id of the last row. Rows of Flagsmith's database have ascending ids.
     row: usize,
 }
 
-impl Pen {
+impl Writer {
     /// Appends text. Writing to a string cannot fail.
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
         let _ = self.text.write_fmt(text);
@@ -69,18 +69,18 @@ impl Pen {
             r#""organisation":{{"id":2,"name":"Example","feature_analytics":false,"stop_serving_flags":false,"persist_trait_data":true}},"#
         ));
         self.put(format_args!(r#""hide_disabled_flags":false,"segments":"#));
-        self.list(0..profile.segments, |pen, segment| pen.segment(profile, segment));
+        self.list(0..profile.segments, |writer, segment| writer.segment(profile, segment));
         self.put(format_args!(
             r#","enable_realtime_updates":false,"server_key_only_feature_ids":[]}},"feature_states":"#
         ));
-        self.list(0..profile.features, |pen, feature| {
-            let seed = pen.random.below(1 << 30);
-            let value = pen.value(feature, seed);
+        self.list(0..profile.features, |writer, feature| {
+            let seed = writer.random.below(1 << 30);
+            let value = writer.value(feature, seed);
             let split = feature >= profile.features - profile.split;
-            pen.state(feature, feature % 3 != 0, &value, None, split);
+            writer.state(feature, feature % 3 != 0, &value, None, split);
         });
         self.put(format_args!(r#","identity_overrides":"#));
-        self.list(0..profile.identities, |pen, identity| pen.identity(profile, identity));
+        self.list(0..profile.identities, |writer, identity| writer.identity(profile, identity));
         self.put(format_args!(
             r#","name":"Production","allow_client_traits":true,"updated_at":"2026-11-21T00:18:32.135012+00:00","hide_sensitive_data":false,"hide_disabled_flags":null,"use_identity_composite_key_for_hashing":true,"use_identity_overrides_in_local_eval":true}}"#
         ));
@@ -96,19 +96,19 @@ impl Pen {
         } else {
             conditions::of_segment(segment, profile.conditions_of(segment), profile.matches(segment))
         };
-        self.list(conditions, |pen, Condition { operator, property, value }| {
+        self.list(conditions, |writer, Condition { operator, property, value }| {
             let value = value.replace('\\', "\\\\");
-            pen.put(format_args!(r#"{{"operator":"{operator}","value":"{value}","property_":"{property}"}}"#));
+            writer.put(format_args!(r#"{{"operator":"{operator}","value":"{value}","property_":"{property}"}}"#));
         });
         self.put(format_args!(r#"}}],"conditions":[]}}],"feature_states":"#));
         let first = segment * profile.spread;
-        self.list(0..profile.targets, |pen, target| {
+        self.list(0..profile.targets, |writer, target| {
             let feature = (first + target) % profile.features;
-            let seed = pen.random.below(1 << 30);
-            let value = pen.value(feature, seed);
+            let seed = writer.random.below(1 << 30);
+            let value = writer.value(feature, seed);
             // For each feature, another segment has the highest priority.
             let priority = (segment + feature) % profile.segments;
-            pen.state(feature, (segment + feature).is_multiple_of(2), &value, Some(priority), false);
+            writer.state(feature, (segment + feature).is_multiple_of(2), &value, Some(priority), false);
         });
         self.text.push('}');
     }
@@ -124,9 +124,9 @@ impl Pen {
             Profile::feature(feature),
         ));
         let variants = if split { 2 } else { 0 };
-        self.list(0..variants, |pen, variant| {
-            let uuid = pen.uuid();
-            pen.put(format_args!(
+        self.list(0..variants, |writer, variant| {
+            let uuid = writer.uuid();
+            writer.put(format_args!(
                 r#"{{"multivariate_feature_option":{{"value":"variant_{variant}","id":{},"key":"key_{variant}"}},"percentage_allocation":30.0,"id":{},"mv_fs_value_uuid":"{uuid}"}}"#,
                 row * 10 + variant,
                 row * 10 + variant + 5,
@@ -145,15 +145,15 @@ impl Pen {
             identity % 60,
         ));
         let first = if profile.list { 0 } else { self.random.below(profile.features) };
-        self.list(0..profile.flags_each, |pen, flag| {
+        self.list(0..profile.flags_each, |writer, flag| {
             let feature = (first + flag * 17) % profile.features;
             let seed = match (profile.list, identity % 10) {
                 (true, _) => 0,
                 (false, 0) => identity,
-                (false, _) => pen.random.below(4),
+                (false, _) => writer.random.below(4),
             };
-            let value = pen.value(feature, seed);
-            pen.state(feature, profile.list || seed % 2 == 0, &value, None, false);
+            let value = writer.value(feature, seed);
+            writer.state(feature, profile.list || seed % 2 == 0, &value, None, false);
         });
         let uuid = self.uuid();
         self.put(format_args!(

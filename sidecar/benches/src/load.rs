@@ -1,12 +1,16 @@
 //! A load generator that costs less than any server: requests are prepared, only the status and the length of answers
 //! are checked, and eight connections share one thread without a runtime.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use rustix::event::epoll;
+
+/// Time without any progress after which a run fails.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of open connections.
 const CONNECTIONS: usize = 8;
@@ -59,6 +63,8 @@ pub struct Outcome {
     pub latencies: Vec<u32>,
     /// Number of answers with another status or length.
     pub failures: usize,
+    /// Assignment keys in the answers to the first exchange. Answers with equal flags have equal keys.
+    pub assignments: BTreeSet<Vec<u8>>,
 }
 
 impl Outcome {
@@ -174,21 +180,21 @@ impl Load {
             if idle == CONNECTIONS && until.is_over(now, sent) {
                 break;
             }
-            let patience = Duration::from_secs(10);
-            ensure!(idle == CONNECTIONS || now < last_step + patience, "an answer did not come for ten seconds");
+            ensure!(idle == CONNECTIONS || now < last_step + ANSWER_TIMEOUT, "an answer did not come for ten seconds");
             // A closed loop can wait for an answer. In an open loop, the next request may be due first.
-            let patience = match pace {
+            let timeout = match pace {
                 Pace::Closed => Some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 }),
                 Pace::Open(_) => Some(rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }),
             };
-            let ready = epoll::wait(&self.epoll, &mut events, patience.as_ref())?;
+            let ready = epoll::wait(&self.epoll, &mut events, timeout.as_ref())?;
             for event in events.iter().take(ready) {
                 last_step = now;
                 let data = event.data;
                 let Some(connection) = self.connections.get_mut(data.u64() as usize) else { continue };
                 let Some((due, which)) = connection.under_way else { bail!("the server sent what nobody asked for") };
                 let Some(exchange) = exchanges.get(which) else { continue };
-                if connection.receive(&mut self.buffer, exchange)? {
+                let assignments = (which == 0).then_some(&mut outcome.assignments);
+                if connection.receive(&mut self.buffer, exchange, assignments)? {
                     connection.under_way = None;
                     outcome.failures += usize::from(!connection.good);
                     outcome.latencies.push(u32::try_from(due.elapsed().as_nanos()).unwrap_or(u32::MAX));
@@ -211,7 +217,12 @@ impl Connection {
     }
 
     /// Receives available bytes. True if the answer is complete.
-    fn receive(&mut self, buffer: &mut [u8], exchange: &Exchange) -> anyhow::Result<bool> {
+    fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        exchange: &Exchange,
+        assignments: Option<&mut BTreeSet<Vec<u8>>>,
+    ) -> anyhow::Result<bool> {
         let count = match self.stream.read(buffer) {
             Ok(0) => bail!("the server hung up"),
             Ok(count) => count,
@@ -227,6 +238,9 @@ impl Connection {
                 let head = self.head.get(..end).unwrap_or_default();
                 let length = content_length(head)?;
                 self.good = status(head) == Some(exchange.status) && length == exchange.length;
+                if let (Some(assignments), Some(assignment)) = (assignments, header(head, b"x-remora-assignment: ")) {
+                    assignments.insert(assignment.to_vec());
+                }
                 let body = self.head.len() - end - 4;
                 self.head.clear();
                 length.checked_sub(body).context("the answer is longer than it says")?
@@ -244,6 +258,12 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
 /// Parses the status of a head, such as `HTTP/1.1 200 OK`.
 fn status(head: &[u8]) -> Option<u16> {
     std::str::from_utf8(head.get(9..12)?).ok()?.parse().ok()
+}
+
+/// Returns the value of a header, whose name precedes a colon and a space.
+fn header<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let value = head.get(find(head, name)? + name.len()..)?;
+    value.split(|byte| *byte == b'\r').next()
 }
 
 fn content_length(head: &[u8]) -> anyhow::Result<usize> {

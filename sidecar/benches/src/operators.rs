@@ -95,7 +95,7 @@ pub fn identity_body(identifier: &str) -> String {
     format!(r#"{{"identifier": "{identifier}", "traits": [{}]}}"#, traits.join(", "))
 }
 
-/// Sets the traits of a subject that the conditions match.
+/// Sets the traits of an identity that the conditions match.
 pub fn give_operands<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, request: &mut RequestState) {
     for number in 0..CONDITIONS {
         let (text, digits) = (format!("value-{number:02}"), (number + 100).to_string());

@@ -87,12 +87,12 @@ impl Person {
         format!(r#"{{"identifier": "{}", "traits": [{}]}}"#, self.identifier, traits.join(", "))
     }
 
-    /// Sets this person's identifier and traits in a subject.
-    pub fn give<B: AsRef<[u8]>>(&self, snapshot: &Snapshot<B>, subject: &mut RequestState) {
+    /// Sets this person's identifier and traits in an identity.
+    pub fn give<B: AsRef<[u8]>>(&self, snapshot: &Snapshot<B>, identity: &mut RequestState) {
         for (key, token) in &self.traits {
-            snapshot.set_trait(subject, key, value(token));
+            snapshot.set_trait(identity, key, value(token));
         }
-        snapshot.identify(subject, &self.identifier);
+        snapshot.identify(identity, &self.identifier);
     }
 }
 
@@ -179,9 +179,9 @@ mod tests {
             let answers: HashSet<Vec<u8>> = people(&profile)
                 .iter()
                 .map(|person| {
-                    let (mut subject, mut answer) = (RequestState::default(), Vec::new());
-                    person.give(&snapshot, &mut subject);
-                    snapshot.write_flags(&mut subject, remora_snapshot::Role::Client, &mut answer);
+                    let (mut identity, mut answer) = (RequestState::default(), Vec::new());
+                    person.give(&snapshot, &mut identity);
+                    snapshot.write_flags(&mut identity, remora_snapshot::Role::Client, &mut answer);
                     answer
                 })
                 .collect();

@@ -120,9 +120,9 @@ impl Prepared {
             .iter()
             .map(|person| {
                 let mut flags = b",\"flags\":".to_vec();
-                let mut subject = RequestState::default();
-                person.give(&self.snapshot, &mut subject);
-                self.snapshot.write_flags(&mut subject, Role::Client, &mut flags);
+                let mut identity = RequestState::default();
+                person.give(&self.snapshot, &mut identity);
+                self.snapshot.write_flags(&mut identity, Role::Client, &mut flags);
                 flags.push(b'}');
                 let request = to("POST", "/api/v1/identities/", "", &person.identity_body());
                 checked(server, request, 200, |body| body.ends_with(&flags))
@@ -143,12 +143,12 @@ impl Prepared {
             .map(|number| {
                 let identifier = Profile::identifier(number);
                 let mut flags = b",\"flags\":".to_vec();
-                let mut subject = RequestState::default();
+                let mut identity = RequestState::default();
                 if asking != Asking::Query {
-                    give_traits(&self.snapshot, &mut subject);
+                    give_traits(&self.snapshot, &mut identity);
                 }
-                self.snapshot.identify(&mut subject, &identifier);
-                self.snapshot.write_flags(&mut subject, Role::Client, &mut flags);
+                self.snapshot.identify(&mut identity, &identifier);
+                self.snapshot.write_flags(&mut identity, Role::Client, &mut flags);
                 flags.push(b'}');
                 checked(server, asking.request(&identifier), 200, |body| body.ends_with(&flags))
             })

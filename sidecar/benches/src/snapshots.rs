@@ -1,4 +1,4 @@
-//! Reads snapshots without the operator, and sets the subjects that evaluate them.
+//! Reads snapshots without the operator, and sets the identities that evaluate them.
 
 use std::path::Path;
 
@@ -35,9 +35,9 @@ pub fn read(directory: &Path) -> anyhow::Result<Snapshot<Vec<u8>>> {
     Ok(snapshot)
 }
 
-/// Sets the traits of every request in a subject.
-pub fn give_traits<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, subject: &mut RequestState) {
+/// Sets the traits of every request in an identity.
+pub fn give_traits<B: AsRef<[u8]>>(snapshot: &Snapshot<B>, identity: &mut RequestState) {
     for (key, token) in TRAITS {
-        snapshot.set_trait(subject, key, value(token));
+        snapshot.set_trait(identity, key, value(token));
     }
 }

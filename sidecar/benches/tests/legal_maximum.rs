@@ -154,10 +154,10 @@ async fn environment_at_ten_times_the_default_limits_is_published_and_answered()
     let mut different = std::collections::HashSet::new();
     for person in population::people(&LEGAL_MAXIMUM).iter().take(ASKED) {
         let mut expected = b",\"flags\":".to_vec();
-        let mut subject = RequestState::default();
-        person.give(snapshot, &mut subject);
-        snapshot.write_flags(&mut subject, Role::Client, &mut expected);
-        assert_eq!(snapshot.overrun(&subject), None);
+        let mut identity = RequestState::default();
+        person.give(snapshot, &mut identity);
+        snapshot.write_flags(&mut identity, Role::Client, &mut expected);
+        assert_eq!(snapshot.overrun(&identity), None);
         expected.push(b'}');
         let answer = ask(address, &to("POST", "/api/v1/identities/", "", &person.identity_body())).unwrap();
         assert!(answer.status == 200 && answer.body.ends_with(&expected), "{}", person.identifier);

@@ -153,5 +153,27 @@ impl StepBudget {
     }
 }
 
+/// Counts work in tests, apart from the budget: visits of rows (a step of a search visits
+/// its instruction), bytes that automata read, and characters of compared names. The
+/// counts belong to the thread of the test.
+#[cfg(test)]
+pub(crate) mod work {
+    use std::cell::Cell;
+
+    thread_local! {
+        static DONE: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Counts units of work.
+    pub(crate) fn add(units: usize) {
+        DONE.with(|done| done.set(done.get() + units as u64));
+    }
+
+    /// Returns the work since the previous call.
+    pub(crate) fn take() -> u64 {
+        DONE.take()
+    }
+}
+
 #[cfg(test)]
 mod tests;

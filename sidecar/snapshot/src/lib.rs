@@ -242,7 +242,7 @@
 //! | splits | 16 | seed of the hash (span), range of rows in *variants* |
 //! | variants | 40 | upper limit in percent (f64), value, name as JSON or empty, weight as text (spans), digest (8) |
 //! | segments | 28 | name (span), entry of the program in *code*, flags (1: needs no identity), range of rows in *segment masks*, Flagsmith's id |
-//! | blocks | 32 | the index of 64 segments: bits of the segments that exist and have rules (8), ranges of rows in *attribute indexes*, in *modulo rules* and in *percentage rules* |
+//! | blocks | 32 | the index of 64 segments: bits of the segments that exist and have rules (8), ranges of rows in *attribute indexes*, in *modulo rules* and in *percentage rules*. Blocks share no rows |
 //! | attribute indexes | 128 | attribute index of one slot for one block: see below |
 //! | modulo rules | 32 | modulo rule: divisor, remainder (f64), the segment's bit (8), slot, 1 if the rule is negated |
 //! | percentage rules | 32 | percentage rule: threshold in percent (f64), seed of the hash (span), the segment's bit (8), slot, 1 if the rule is negated (a percentage above the threshold matches); sorted by segment |
@@ -564,7 +564,9 @@
 //! program stays within its bytes. Three things are not checked: that *accept sets* has a row for each state of an
 //! automaton, that rows which are to be sorted are sorted (except *derived*), and that metadata behind a context is as
 //! long as its digits say. If one of them is wrong, a reader finds no row or no metadata. Validation is linear in the
-//! file's bytes: where reading a range takes time, no two ranges overlap. Validation guarantees nothing about the
+//! file's bytes: where reading a range takes time, no two ranges overlap. So are the parts of an evaluation that no
+//! budget limits. Ranges that may overlap, such as the variants of splits and the predicates of combined DFAs, are
+//! charged to the budget before they are read. Validation guarantees nothing about the
 //! meaning of the values; the checksum detects damage, not malice. Therefore each evaluation has a budget
 //! ([`MAX_STEPS`]), and an answer has a maximum length ([`MAX_ANSWER`]). Steps are a measure of this reader: another
 //! reader may count in another way, and gives the same results while its budget lasts.

@@ -1,6 +1,6 @@
 //! Look-ups of features and slots by name, which a request pays for.
 
-use crate::budget::StepBudget;
+use crate::budget::{BYTES_A_STEP, StepBudget};
 use crate::format::{
     layout::{Feature, TraitName, Word},
     view::View,
@@ -11,10 +11,26 @@ use crate::values::{
 };
 
 /// Rows of a name table that a look-up visits per charged step. Most names are in their first row.
-const FREE_PROBES: u32 = 4;
+pub(crate) const FREE_PROBES: u32 = 4;
 
 /// Maximum length in bytes of a name that is compared without a charge.
 const SHORT: usize = 128;
+
+/// Maximum number of characters of a feature's name in Flagsmith.
+const LONGEST_NAME: usize = 2_000;
+
+/// Maximum number of bytes of a character.
+const MAX_BYTES: usize = 4;
+
+/// Returns true if two names have the same capitals. Charges the compared characters.
+fn has_capitals_of(name: &str, other: &str, budget: &StepBudget) -> bool {
+    let mut compared = 0;
+    let capitals = name.chars().flat_map(char::to_uppercase).inspect(|_| compared += 1);
+    let is_equal = capitals.eq(other.chars().flat_map(char::to_uppercase));
+    #[cfg(test)]
+    crate::budget::work::add(compared);
+    budget.spend_on_lookup(compared / BYTES_A_STEP) && is_equal
+}
 
 impl<'a> View<'a> {
     /// Finds a feature by name.
@@ -25,15 +41,32 @@ impl<'a> View<'a> {
         Self::probe(self.feature_names(), NameKey::of(name), budget, |word| word.word, is)
     }
 
-    /// Finds the first feature whose name is equal in any case.
+    /// Finds the first feature whose name is equal in any case. Names that are longer than Flagsmith allows are not
+    /// found. Every compared name is charged to the budget.
     #[cold]
-    pub(crate) fn feature_named_in_any_case(&self, name: &str) -> Option<u32> {
-        let capitals = || name.chars().flat_map(char::to_uppercase);
-        let is = |row: &Feature| match self.text(row.name) {
-            other if other.is_ascii() && name.is_ascii() => other.eq_ignore_ascii_case(name),
-            other => other.chars().flat_map(char::to_uppercase).eq(capitals()),
-        };
-        (0_u32..).zip(self.features().iter()).find_map(|(number, row)| is(&row).then_some(number))
+    pub(crate) fn feature_named_in_any_case(&self, name: &str, budget: &StepBudget) -> Option<u32> {
+        if name.len() > LONGEST_NAME && name.chars().count() > LONGEST_NAME {
+            return None;
+        }
+        let is_ascii = name.is_ascii();
+        for (number, Feature { name: other, .. }) in (0_u32..).zip(self.features().iter()) {
+            let length = other.length as usize;
+            if length > LONGEST_NAME * MAX_BYTES {
+                continue;
+            }
+            if !budget.spend_on_lookup(1 + length / SHORT) {
+                return None;
+            }
+            let bytes = self.bytes(other);
+            if is_ascii && length == name.len() && bytes.eq_ignore_ascii_case(name.as_bytes()) {
+                return Some(number);
+            }
+            // The capitals of a name beyond ASCII can be ASCII, and can have another length.
+            if !(is_ascii && bytes.is_ascii()) && has_capitals_of(self.text(other), name, budget) {
+                return Some(number);
+            }
+        }
+        None
     }
 
     /// Finds a slot by name.

@@ -21,7 +21,7 @@ use crate::evaluate::{
 use crate::format::revision::Revision;
 use crate::format::{
     document::Document,
-    header::stated_core,
+    header::{Header, stated_core},
     layout::{ALL_SEGMENTS, IDENTITY_FREE_SEGMENTS, SERVES_DOCUMENT},
     overrides::{Overrides, Shards},
     pointer::Pointer,
@@ -66,9 +66,14 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// The bytes are not a core file of this format. Each error says what to do.
     pub fn read(core: B) -> Result<Self, ReadError> {
         let header = read_core(core.as_ref())?;
+        Ok(Self::of_header(core, &header))
+    }
+
+    /// Creates a snapshot of a core with this header. Does not validate it.
+    pub(crate) fn of_header(core: B, header: &Header) -> Self {
         let section_table = section_table(core.as_ref());
         let derivations = Arc::new(Derivations::of(&View::of(core.as_ref(), &section_table, header.fingerprint)));
-        Ok(Self {
+        Self {
             section_table,
             derivations,
             core,
@@ -76,7 +81,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
             fingerprint: header.fingerprint,
             revision: header.revision,
             flag_overrides: None,
-        })
+        }
     }
 
     /// Reads a core from its parts, which the caller has put one after another. It must be the core that the pointer
@@ -225,9 +230,7 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
     /// Returns one flag of the answer without an identity, as JSON. `None` if the role sees no such flag. A flag with
     /// exactly this name precedes one whose name differs in case.
     pub fn flag(&self, role: Role, name: &str) -> Option<&[u8]> {
-        let view = self.view();
-        let feature = view.feature_named(name.as_bytes(), &StepBudget::default());
-        self.flag_at(role, feature.or_else(|| view.feature_named_in_any_case(name))?)
+        self.flag_at(role, self.feature_number_in_any_case(name)?)
     }
 
     /// Returns the first flag of the answer without an identity, as JSON. `None` if the role sees no flag.
@@ -248,9 +251,12 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         self.view().feature_named(name.as_bytes(), budget)
     }
 
-    /// Returns the number of the feature with this name in any case. One with exactly this name precedes the others.
+    /// Returns the number of the feature with this name in any case. One with exactly this name precedes the others. The
+    /// look-up has a budget of its own. After it is exhausted, the name is not found.
     pub fn feature_number_in_any_case(&self, name: &str) -> Option<u32> {
-        self.feature_number(name, &StepBudget::default()).or_else(|| self.view().feature_named_in_any_case(name))
+        let (view, budget) = (self.view(), StepBudget::default());
+        let exact = view.feature_named(name.as_bytes(), &budget);
+        exact.or_else(|| view.feature_named_in_any_case(name, &budget))
     }
 
     /// Returns the name of the feature with this number.
@@ -323,6 +329,21 @@ impl<B: AsRef<[u8]>> Snapshot<B> {
         let start = out.len();
         let digest = flagsmith::write_item(evaluation.view(), outcome, role, out);
         (out.len() > start).then_some(digest)
+    }
+
+    /// Appends the first flag that the role sees, like Flagsmith's API. Returns its digest. All flags are decided at once,
+    /// by one budget.
+    pub fn write_first_flag(&self, request: &mut RequestState, role: Role, out: &mut Vec<u8>) -> Option<u64> {
+        let decisions = self.decide(request);
+        let start = out.len();
+        (0..decisions.view().features().len() as u32).find_map(|feature| {
+            let mut outcome = decisions.outcome(feature);
+            if let Some(own) = self.flag_overrides.as_ref().and_then(|overrides| overrides.get(feature)) {
+                outcome = outcome.map(|outcome| outcome.overridden(own));
+            }
+            let digest = flagsmith::write_item(decisions.view(), outcome, role, out);
+            (out.len() > start).then_some(digest)
+        })
     }
 
     /// Appends one flag for the request as OFREP, if it can be returned.

@@ -190,6 +190,9 @@ impl Validator<'_> {
         if view.blocks().len() != view.segments().len().div_ceil(BLOCK) {
             return Err(malformed("block", view.blocks().len(), "there is not one for each 64 segments"));
         }
+        let attribute_indexes = Total::of(view.attribute_indexes().len());
+        let modulo_rules = Total::of(view.modulo_rules().len());
+        let percentage_rules = Total::of(view.percentage_rules().len());
         self.each("block", view.blocks(), |_, _, row| match () {
             () if !view.attribute_indexes().has(row.attribute_indexes.start, row.attribute_indexes.length) => {
                 Some("its attribute indexes do not exist")
@@ -199,6 +202,15 @@ impl Validator<'_> {
             }
             () if !view.percentage_rules().has(row.percentage_rules.start, row.percentage_rules.length) => {
                 Some("its percentage rules do not exist")
+            }
+            () if !attribute_indexes.has_room_for(row.attribute_indexes.length) => {
+                Some("its attribute indexes overlap those of an earlier row")
+            }
+            () if !modulo_rules.has_room_for(row.modulo_rules.length) => {
+                Some("its modulo rules overlap those of an earlier row")
+            }
+            () if !percentage_rules.has_room_for(row.percentage_rules.length) => {
+                Some("its percentage rules overlap those of an earlier row")
             }
             () => None,
         })?;

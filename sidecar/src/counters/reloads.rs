@@ -2,34 +2,31 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Result of a check of a volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reload {
-    /// Another revision or other overrides are served from now on.
-    Swapped,
-    /// New files with the same content are served. Answers do not change.
-    Same,
-    /// The core file was refused.
-    Refused,
-    /// A file beside the core was refused. The others are served.
-    PartRefused,
-    /// The volume or its core file is missing.
-    Missing,
-    /// A file could not be read.
-    Unreadable,
-    /// Parts of the core are missing, or belong to another revision than the core file names.
-    Incomplete,
+label! {
+    /// Result of a check of a volume.
+    Reload {
+        /// Another revision or other overrides are served from now on.
+        Swapped = "swapped",
+        /// New files with the same content are served. Answers do not change.
+        Same = "same",
+        /// The core file was refused.
+        Refused = "refused",
+        /// A file beside the core was refused. The others are served.
+        PartRefused = "part_refused",
+        /// The volume or its core file is missing.
+        Missing = "missing",
+        /// A file could not be read.
+        Unreadable = "unreadable",
+        /// Parts of the core are missing, or belong to another revision than the core file names.
+        Incomplete = "incomplete",
+    }
 }
 
 /// Counters by [`Reload`].
 #[derive(Debug, Default)]
-pub(crate) struct Reloads([AtomicU64; 7]);
+pub(crate) struct Reloads([AtomicU64; Reload::ALL.len()]);
 
 impl Reloads {
-    /// Values of the label `result`, in the order of [`Reloads::counts`].
-    pub(crate) const LABELS: [&str; 7] =
-        ["swapped", "same", "refused", "part_refused", "missing", "unreadable", "incomplete"];
-
     /// Increments the counter of `reload`.
     pub(crate) fn count(&self, reload: Reload) {
         if let Some(counter) = self.0.get(reload as usize) {
@@ -37,8 +34,14 @@ impl Reloads {
         }
     }
 
-    /// The counters.
-    pub(crate) fn counts(&self) -> &[AtomicU64] {
-        &self.0
+    /// Iterates over the results and their counts.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (Reload, u64)> {
+        Reload::ALL.iter().zip(&self.0).map(|(reload, counter)| (*reload, counter.load(Ordering::Relaxed)))
+    }
+
+    /// Returns the count of `reload`.
+    #[cfg(test)]
+    pub(crate) fn of(&self, reload: Reload) -> u64 {
+        self.0[reload as usize].load(Ordering::Relaxed)
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Each feature has a count, at its number in the snapshot that is served, so that counting searches for nothing. When
 //! another snapshot is served, the counts move to the numbers of the same names. A count never decreases while the
-//! process runs: a reader computes what is new from two reads, and may repeat a read whose answer was lost.
+//! process runs: a reader computes what is new from two reads, and may repeat a read whose answer was lost. The one
+//! exception is a feature that was removed: the counts of the [`REMOVED_MAX`] features that were removed last are kept,
+//! and the count of any other starts at 0 again if the feature comes back.
 //!
 //! Names come from clients. So the sidecar counts by name only features of its snapshots, and all other names together.
 
@@ -21,7 +23,7 @@ const REMOVED_MAX: usize = 1024;
 pub(crate) struct Uses(Lock<Counts>);
 
 /// Number of a snapshot in the order in which the environment's snapshots were loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Generation(u64);
 
 impl Generation {
@@ -29,6 +31,14 @@ impl Generation {
     pub(crate) fn next(self) -> Generation {
         Generation(self.0.wrapping_add(1))
     }
+}
+
+/// Count of a feature that is not in the snapshot.
+#[derive(Debug, Clone, Copy)]
+struct Removed {
+    count: u64,
+    /// Generation of the first snapshot without the feature.
+    since: Generation,
 }
 
 /// The counts.
@@ -39,7 +49,7 @@ pub(crate) struct Counts {
     /// Counts by the number of the feature.
     by_number: Vec<u64>,
     /// Counts of features that are not in this snapshot, and of requests that were answered by an earlier one.
-    by_name: BTreeMap<String, u64>,
+    by_name: BTreeMap<String, Removed>,
     unknown: u64,
 }
 
@@ -74,15 +84,13 @@ impl Uses {
                 (None, None) => {}
             }
         }
-        for (name, count) in std::mem::take(&mut counts.by_name) {
-            match to.feature_number(&name, &StepBudget::default()) {
-                Some(feature) => counts.add_to(feature, count),
-                None => counts.add_to_name(&name, count),
-            }
-        }
-        while counts.by_name.len() > REMOVED_MAX {
-            counts.by_name.pop_last();
-        }
+        let Counts { by_number, by_name, .. } = &mut *counts;
+        by_name.retain(|name, removed| {
+            let place = to.feature_number(name, &StepBudget::default());
+            let count = place.and_then(|feature| by_number.get_mut(feature as usize));
+            count.map(|count| *count = count.saturating_add(removed.count)).is_none()
+        });
+        counts.drop_oldest();
         serve();
     }
 }
@@ -117,7 +125,7 @@ impl Counts {
     pub(crate) fn each<'s, B: AsRef<[u8]>>(&self, snapshot: &'s Snapshot<B>, mut with: impl FnMut(&'s str, u64)) {
         for (feature, count) in (0..).zip(&self.by_number) {
             let Some(name) = snapshot.feature_name(feature) else { continue };
-            let count = count.saturating_add(self.by_name.get(name).copied().unwrap_or_default());
+            let count = count.saturating_add(self.by_name.get(name).map_or(0, |removed| removed.count));
             if count > 0 {
                 with(name, count);
             }
@@ -132,7 +140,65 @@ impl Counts {
 
     #[cold]
     fn add_to_name(&mut self, name: &str, uses: u64) {
-        let count = self.by_name.entry(name.to_owned()).or_default();
-        *count = count.saturating_add(uses);
+        let since = self.generation;
+        let removed = self.by_name.entry(name.to_owned()).or_insert(Removed { count: 0, since });
+        removed.count = removed.count.saturating_add(uses);
+    }
+
+    /// Drops the counts of the features that were removed first, beyond [`REMOVED_MAX`].
+    fn drop_oldest(&mut self) {
+        let excess = self.by_name.len().saturating_sub(REMOVED_MAX);
+        if excess == 0 {
+            return;
+        }
+        let mut oldest: Vec<_> = self.by_name.iter().map(|(name, removed)| (removed.since, name.clone())).collect();
+        oldest.sort_unstable();
+        for (_, name) in oldest.iter().take(excess) {
+            self.by_name.remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use remora_snapshot::model::{self, Context, Feature};
+    use remora_snapshot::write;
+
+    use super::*;
+
+    fn snapshot(names: impl IntoIterator<Item = String>) -> Snapshot<Vec<u8>> {
+        let feature = |(id, name): (i64, String)| {
+            let default = Context { enabled: true, value: "1".to_owned(), split: None };
+            Feature { id, name, kind: "STANDARD".to_owned(), served: true, server_only: false, default }
+        };
+        let features = (1..).zip(names).map(feature).collect();
+        let environment = model::Environment { client_key: "key".to_owned(), features, ..Default::default() };
+        Snapshot::read(write(&environment, 1_000_000).unwrap().files.swap_remove(0).bytes).unwrap()
+    }
+
+    #[test]
+    fn features_removed_first_lose_their_counts_first() {
+        // The names of the features that are removed last come last in the alphabet.
+        let first: Vec<String> = (0..10).map(|number| format!("a{number}")).collect();
+        let second: Vec<String> = (0..REMOVED_MAX).map(|number| format!("b{number}")).collect();
+        let all = || first.iter().chain(&second).cloned();
+        let (none, all_of_them, without_first) = (snapshot([]), snapshot(all()), snapshot(second.clone()));
+        let uses = Uses::default();
+        let mut generation = Generation::default();
+        let mut serve = |from: Option<&Snapshot<Vec<u8>>>, to: &Snapshot<Vec<u8>>| {
+            generation = generation.next();
+            uses.move_to(from, to, generation, || ());
+            generation
+        };
+        let counted = serve(None, &all_of_them);
+        for feature in 0..all_of_them.features() as u32 {
+            uses.lock().add(feature, 1, &all_of_them, counted);
+        }
+        serve(Some(&all_of_them), &without_first);
+        serve(Some(&without_first), &none);
+        serve(Some(&none), &all_of_them);
+        let mut kept = Vec::new();
+        uses.lock().each(&all_of_them, |name, count| kept.push((name.to_owned(), count)));
+        assert_eq!(kept, second.iter().map(|name| (name.clone(), 1)).collect::<Vec<_>>());
     }
 }

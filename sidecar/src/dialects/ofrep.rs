@@ -8,7 +8,7 @@
 use std::fmt::Display;
 use std::io::Write as _;
 
-use remora_snapshot::{Revision, Snapshot, TraitValue};
+use remora_snapshot::{Snapshot, TraitValue};
 
 use super::context_hash::{TraitHash, context_hash};
 use super::name::{Name, is_bare, strip};
@@ -255,15 +255,6 @@ fn beyond_limits(name: Text<'_>, value: Value<'_>, scratch: &mut String) -> Opti
     }
     let too_long = matches!(value, Value::String(text) if text.is_longer_than(MAX_CHARACTERS, scratch));
     too_long.then_some("an attribute of the context has more than 2000 characters: leave out what no segment compares")
-}
-
-/// Returns the end of every bulk answer, after its flags: the version, and the URI of the event stream. The name of the
-/// environment is percent-encoded.
-pub(crate) fn end(revision: Revision, environment: &str) -> Box<[u8]> {
-    let end = format!(
-        r#"],"metadata":{{"version":"{revision}"}},"eventStreams":[{{"type":"sse","endpoint":{{"requestUri":"/ofrep/v1/stream?environment={environment}"}},"inactivityDelaySec":120}}]}}"#
-    );
-    end.into_bytes().into()
 }
 
 #[cfg(test)]

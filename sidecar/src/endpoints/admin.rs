@@ -18,6 +18,7 @@ use crate::environments::state::{Environment, State};
 use crate::http::answer::{Answer, ContentType};
 use crate::http::body::{Body, Buffer};
 use crate::http::budget::Ticket;
+use crate::http::host;
 use crate::http::progress::Progress;
 use crate::http::shared_page::Waiting;
 use crate::json;
@@ -26,12 +27,15 @@ use crate::json;
 pub(crate) struct Admin {
     state: Arc<State>,
     progress: Arc<Progress>,
+    /// True if the port is bound to a loopback address, so that pages in a developer's browser can reach it, and other
+    /// machines cannot.
+    is_local: bool,
 }
 
 impl Admin {
     /// Creates the service of a connection.
-    pub(crate) fn new(state: Arc<State>, progress: Arc<Progress>) -> Admin {
-        Admin { state, progress }
+    pub(crate) fn new(state: Arc<State>, progress: Arc<Progress>, is_local: bool) -> Admin {
+        Admin { state, progress, is_local }
     }
 }
 
@@ -46,6 +50,7 @@ impl Service<Request<Incoming>> for Admin {
         Answering {
             state: Arc::clone(&self.state),
             progress: Arc::clone(&self.progress),
+            is_misdirected: self.is_local && !host::is_local(&parts),
             parts: Some(parts),
             ticket: Ticket::default(),
             waiting: Waiting::new(),
@@ -57,6 +62,8 @@ impl Service<Request<Incoming>> for Admin {
 pub(crate) struct Answering {
     state: Arc<State>,
     progress: Arc<Progress>,
+    /// True if the request names another host than this machine.
+    is_misdirected: bool,
     /// The request. `None` once it has been answered.
     parts: Option<Parts>,
     ticket: Ticket,
@@ -67,13 +74,15 @@ impl Future for Answering {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Answering { state, progress, parts, ticket, waiting } = &mut *self;
+        let Answering { state, progress, is_misdirected, parts, ticket, waiting } = &mut *self;
         let Some(request) = parts.as_ref() else { return Poll::Pending };
         let path = request.uri.path();
-        if is_budgeted(path) {
+        if is_budgeted(path) && !*is_misdirected {
             ready!(state.admin_in_flight.answers.poll_capacity(1, ticket, cx));
         }
-        let mut answer = if request.method == Method::GET || request.method == Method::HEAD {
+        let mut answer = if *is_misdirected {
+            MISDIRECTED
+        } else if request.method == Method::GET || request.method == Method::HEAD {
             ready!(poll_answer(state, path, waiting, cx))
         } else {
             Answer::method_not_allowed("GET, HEAD")
@@ -83,6 +92,14 @@ impl Future for Answering {
         Poll::Ready(Ok(answer.into_response(headers, state.is_draining())))
     }
 }
+
+const MISDIRECTED: Answer = Answer::new(
+    StatusCode::MISDIRECTED_REQUEST,
+    ContentType::Text,
+    Body::constant(
+        b"the Host header does not name this machine: send the request to 127.0.0.1 or localhost, with that name as its Host\n",
+    ),
+);
 
 /// True if the answer counts in the budget. All other answers are short, so that probes never wait for the budget.
 fn is_budgeted(path: &str) -> bool {

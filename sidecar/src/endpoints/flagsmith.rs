@@ -106,6 +106,7 @@ pub(super) fn flags(environment: &Environment, loaded: &Loaded, role: Role, part
         Some(feature) => loaded.snapshot.flag(role, feature),
     };
     let Some(part) = part else { return no_such_feature(feature.unwrap_or_default()) };
+    environment.evaluations.count(EvaluationKind::Flags);
     Answer::new(StatusCode::OK, ContentType::Json, Body::part(&loaded.core, part))
 }
 
@@ -116,10 +117,13 @@ fn overridden_flags(environment: &Environment, loaded: &Loaded, role: Role, feat
     let is_found = with_scratch(&[], |scratch| {
         let (request, out) = (&mut scratch.request, buffer.bytes());
         request.clear();
-        let write = |number| snapshot.write_flag(request, role, snapshot.feature_name(number)?, out);
         let digest = match feature {
-            Some("") => (0..snapshot.features() as u32).find_map(write),
-            Some(feature) => snapshot.feature_number_in_any_case(feature).and_then(write),
+            Some("") => snapshot.write_first_flag(request, role, out),
+            Some(feature) => {
+                let name =
+                    snapshot.feature_number_in_any_case(feature).and_then(|number| snapshot.feature_name(number));
+                name.and_then(|name| snapshot.write_flag(request, role, name, out))
+            }
             None => Some(snapshot.write_flags(request, role, out)),
         };
         report(environment, loaded, scratch);
@@ -127,7 +131,10 @@ fn overridden_flags(environment: &Environment, loaded: &Loaded, role: Role, feat
     });
     match is_found {
         true if buffer.as_ref().len() > MAX_ANSWER => TOO_LONG,
-        true => Answer::built(StatusCode::OK, buffer),
+        true => {
+            environment.evaluations.count(EvaluationKind::Flags);
+            Answer::built(StatusCode::OK, buffer)
+        }
         false => no_such_feature(feature.unwrap_or_default()),
     }
 }
@@ -151,7 +158,6 @@ pub(super) fn identity_in_query(
             r#"{"detail":[{"type":"string_too_long","loc":["query","identifier"],"msg":"String should have at most 2000 characters","input":null}]}"#,
         );
     }
-    environment.evaluations.count(EvaluationKind::Identities);
     // Flagsmith's API takes any value but the empty one for true.
     let is_transient = parameter(query, "transient", &mut other).is_some_and(|value| !value.is_empty());
     let feature = parameter(query, "feature", &mut third).filter(|name| !name.is_empty());
@@ -163,7 +169,7 @@ pub(super) fn identity_in_query(
         digest
     });
     match digest {
-        Some(digest) => assigned(route, Assignment::of(digest), buffer),
+        Some(digest) => assigned(environment, route, Assignment::of(digest), buffer),
         None => no_such_feature(feature.unwrap_or_default()),
     }
 }
@@ -178,12 +184,11 @@ pub(super) fn identity_in_body(
     let mut buffer = Buffer::take();
     let digest = with_scratch(body, |scratch| {
         let digest = identities::answer_body(body, &loaded.snapshot, role, scratch, buffer.bytes())?;
-        environment.evaluations.count(EvaluationKind::Identities);
         report(environment, loaded, scratch);
         Ok::<_, InvalidBody>(digest)
     });
     match digest {
-        Ok(digest) => assigned(route, Assignment::of(digest), buffer),
+        Ok(digest) => assigned(environment, route, Assignment::of(digest), buffer),
         Err(refused) => {
             refused.write(buffer.bytes());
             Answer::built(StatusCode::BAD_REQUEST, buffer)
@@ -192,10 +197,11 @@ pub(super) fn identity_in_body(
 }
 
 /// Answers with the flags and their assignment key, or with the key alone.
-fn assigned(route: Route<'_>, assignment: Assignment, mut flags: Buffer) -> Answer {
+fn assigned(environment: &Environment, route: Route<'_>, assignment: Assignment, mut flags: Buffer) -> Answer {
     if flags.as_ref().len() > MAX_ANSWER {
         return TOO_LONG;
     }
+    environment.evaluations.count(EvaluationKind::Identities);
     if route == Route::Assignment {
         let out = flags.bytes();
         out.clear();

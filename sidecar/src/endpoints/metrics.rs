@@ -6,8 +6,6 @@ use std::time::SystemTime;
 
 use crate::clock::since_epoch;
 use crate::counters::latency::Cumulative;
-use crate::counters::reloads::Reloads;
-use crate::counters::requests::{Evaluations, Requests};
 use crate::environments::state::{Environment, State};
 
 /// Renders all metrics in Prometheus' text format.
@@ -16,13 +14,9 @@ pub(crate) fn render(state: &State) -> String {
     page.family("remora_sidecar_build_info", "gauge", "Version of the sidecar. Always 1.");
     page.sample("remora_sidecar_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     page.family("remora_sidecar_requests_total", "counter", "Number of answers by route and class of status.");
-    for (route, row) in Requests::ROUTES.iter().zip(state.requests.rows()) {
-        for (class, counter) in Requests::CLASSES.iter().zip(row) {
-            let value = counter.load(Ordering::Relaxed);
-            if value > 0 {
-                page.sample("remora_sidecar_requests_total", &[("route", route), ("status", class)], value as f64);
-            }
-        }
+    for (route, class, count) in state.requests.rows().filter(|(_, _, count)| *count > 0) {
+        let labels = [("route", route.label()), ("status", class.label())];
+        page.sample("remora_sidecar_requests_total", &labels, count as f64);
     }
     page.latency(&state.latency.cumulative());
     page.family("remora_sidecar_streams", "gauge", "Number of open event streams.");
@@ -127,9 +121,9 @@ impl Page {
         const RELOADS: &str = "remora_sidecar_reloads_total";
         self.family(RELOADS, "counter", "Number of checks of a changed volume, by result.");
         for environment in &state.environments {
-            for (result, counter) in Reloads::LABELS.iter().zip(environment.reloads.counts()) {
-                let labels = [("environment", environment.name.as_str()), ("result", result)];
-                self.sample(RELOADS, &labels, counter.load(Ordering::Relaxed) as f64);
+            for (result, count) in environment.reloads.rows() {
+                let labels = [("environment", environment.name.as_str()), ("result", result.label())];
+                self.sample(RELOADS, &labels, count as f64);
             }
         }
     }
@@ -140,12 +134,12 @@ impl Page {
         self.family(
             EVALUATIONS,
             "counter",
-            "Number of evaluations by environment and route. A 304 answer is not an evaluation.",
+            "Number of evaluations by environment and route. Only answers with status 200 count.",
         );
         for environment in &state.environments {
-            for (route, counter) in Evaluations::LABELS.iter().zip(environment.evaluations.counts()) {
-                let labels = [("environment", environment.name.as_str()), ("route", route)];
-                self.sample(EVALUATIONS, &labels, counter.load(Ordering::Relaxed) as f64);
+            for (kind, count) in environment.evaluations.rows() {
+                let labels = [("environment", environment.name.as_str()), ("route", kind.label())];
+                self.sample(EVALUATIONS, &labels, count as f64);
             }
         }
         const OVERRUNS: &str = "remora_sidecar_undecided_evaluations_total";

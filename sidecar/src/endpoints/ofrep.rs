@@ -104,13 +104,13 @@ pub(super) fn flag(environment: &Environment, loaded: &Loaded, role: Role, key: 
     let mut buffer = Buffer::take();
     let found = with_scratch(body, |scratch| {
         ofrep::read(body, &loaded.snapshot, scratch, ofrep::EntityTag::Unwanted)?;
-        environment.evaluations.count(EvaluationKind::OfrepFlag);
         let found = loaded.snapshot.write_ofrep_flag(&mut scratch.request, role, key, buffer.bytes());
         report(environment, loaded, scratch);
         Ok(found)
     });
     match found {
         Ok(OfrepFlag::Written { feature }) => {
+            environment.evaluations.count(EvaluationKind::OfrepFlag);
             environment.uses.lock().add(feature, 1, &loaded.snapshot, loaded.generation);
             Answer::built(StatusCode::OK, buffer)
         }
@@ -138,7 +138,6 @@ pub(super) fn flags(environment: &Environment, loaded: &Loaded, role: Role, part
         let is_named = |header: &HeaderValue| matches_tag(header.as_bytes(), tag.as_str());
         let known = parts.headers.get_all(IF_NONE_MATCH).iter().any(is_named);
         let assignment = (!known).then(|| {
-            environment.evaluations.count(EvaluationKind::OfrepFlags);
             let out = buffer.bytes();
             out.extend_from_slice(b"{\"flags\":[");
             let assignment = Assignment::of(loaded.snapshot.write_ofrep_flags(&mut scratch.request, role, out));
@@ -157,7 +156,10 @@ pub(super) fn flags(environment: &Environment, loaded: &Loaded, role: Role, part
             let problem = "the flags have more than 16777216 bytes: shorten their values, or leave features out with spec.prune.features of the FeatureEnvironment";
             return failure(StatusCode::INTERNAL_SERVER_ERROR, None, Some("GENERAL"), problem);
         }
-        Some(assignment) => assignment.mark(Answer::built(StatusCode::OK, buffer)),
+        Some(assignment) => {
+            environment.evaluations.count(EvaluationKind::OfrepFlags);
+            assignment.mark(Answer::built(StatusCode::OK, buffer))
+        }
         None => Answer::empty(StatusCode::NOT_MODIFIED),
     };
     match header_values::short(tag.as_str().as_bytes()) {

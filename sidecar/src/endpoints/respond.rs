@@ -4,7 +4,6 @@ use http::request::Parts;
 use http::{Method, StatusCode};
 
 use super::{flagsmith, ofrep};
-use crate::counters::requests::EvaluationKind;
 use crate::environments::state::State;
 use crate::http::answer::{Answer, ContentType};
 use crate::http::body::Body;
@@ -16,7 +15,6 @@ pub(crate) fn respond(state: &State, route: Route<'_>, parts: &Parts, body: &[u8
     let post = parts.method == Method::POST;
     match route {
         Route::Flags if read => flagsmith::with_flags(state, parts, |environment, loaded, role| {
-            environment.evaluations.count(EvaluationKind::Flags);
             flagsmith::flags(environment, loaded, role, parts)
         }),
         Route::Identities | Route::Assignment if read => {

@@ -199,7 +199,10 @@ impl FollowedVolume {
         match incomplete {
             Some((reload, problem)) => self.report(environment, reload, problem),
             None if refused.is_empty() => self.problem = None,
-            None => self.report(environment, Reload::PartRefused, refused.join("; ")),
+            None => {
+                let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
+                self.report(environment, Reload::PartRefused, refused.join("; "));
+            }
         }
         !(same && seen_before)
     }
@@ -248,7 +251,7 @@ impl FollowedVolume {
                 }
                 Some(loaded) if reload == Reload::PartRefused => {
                     log::warning!(
-                        "environment {name:?}: {text}; serving the last good file with revision {}",
+                        "environment {name:?} serves revision {} without files that were refused: {text}",
                         loaded.snapshot.revision()
                     );
                 }

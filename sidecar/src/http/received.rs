@@ -21,7 +21,7 @@ pub(crate) struct Received {
     /// The reservation. `None` while the body is small.
     reservation: Option<Reservation>,
     /// Number of bytes that are reserved.
-    expected: usize,
+    reserved: usize,
 }
 
 /// Storage of a body. Most bodies arrive in one portion, and are not copied.
@@ -60,9 +60,9 @@ impl Received {
         self.bytes().len().saturating_add(rest).min(MAX_BODY)
     }
 
-    /// Sets the reservation, of `expected` bytes.
-    pub(crate) fn reserve(&mut self, reservation: Reservation, expected: usize) {
-        (self.reservation, self.expected) = (Some(reservation), expected);
+    /// Sets the reservation, of `bytes` bytes.
+    pub(crate) fn reserve(&mut self, reservation: Reservation, bytes: usize) {
+        (self.reservation, self.reserved) = (Some(reservation), bytes);
     }
 
     /// Notes that the whole body has been received.
@@ -95,7 +95,7 @@ impl Received {
             reservation.touch();
         }
         match &mut self.content {
-            Content::Collected(buffer) if self.expected <= MAX_COLLECTED => {
+            Content::Collected(buffer) if self.reserved <= MAX_COLLECTED => {
                 buffer.bytes().extend_from_slice(&bytes);
             }
             Content::Collected(buffer) => {

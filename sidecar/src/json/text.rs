@@ -1,5 +1,6 @@
 //! Strings of JSON: in a body, decoded, and encoded again.
 
+use remora_snapshot::json::decode;
 pub(super) use remora_snapshot::json::plain;
 pub(crate) use remora_snapshot::json::write_string_to_bytes as write_string;
 
@@ -31,35 +32,8 @@ impl<'a> Text<'a> {
 
     /// Appends the decoded characters.
     pub(crate) fn decode_into(self, out: &mut String) {
-        let mut rest = self.raw;
-        while let Some((plain, after)) = rest.split_once('\\') {
-            out.push_str(plain);
-            let mut characters = after.chars();
-            match characters.next() {
-                Some('b') => out.push('\u{8}'),
-                Some('f') => out.push('\u{c}'),
-                Some('n') => out.push('\n'),
-                Some('r') => out.push('\r'),
-                Some('t') => out.push('\t'),
-                Some('u') => {
-                    let (unit, tail) = code_unit(characters.as_str());
-                    characters = tail.chars();
-                    if (0xd800..0xdc00).contains(&unit) {
-                        // The reader has checked that a low surrogate follows.
-                        let (low, tail) = code_unit(tail.strip_prefix("\\u").unwrap_or_default());
-                        characters = tail.chars();
-                        let scalar = 0x10000 + ((unit & 0x3ff) << 10) + (low & 0x3ff);
-                        out.extend(char::from_u32(scalar));
-                    } else {
-                        out.extend(char::from_u32(unit));
-                    }
-                }
-                Some(itself) => out.push(itself),
-                None => {}
-            }
-            rest = characters.as_str();
-        }
-        out.push_str(rest);
+        // The reader has checked the escapes.
+        let _ = decode(self.raw, out);
     }
 
     /// Returns the characters, if the string has no escapes.
@@ -90,12 +64,6 @@ impl<'a> Text<'a> {
     pub(crate) fn is_longer_than(self, limit: usize, scratch: &mut String) -> bool {
         self.may_be_longer_than(limit) && self.decode(scratch).chars().count() > limit
     }
-}
-
-/// Returns the value of the four hexadecimal digits at the start of `text`, and the rest.
-fn code_unit(text: &str) -> (u32, &str) {
-    let (digits, rest) = text.split_at_checked(4).unwrap_or((text, ""));
-    (u32::from_str_radix(digits, 16).unwrap_or_default(), rest)
 }
 
 /// Appends a string of the body in the form of [`write_string`].

@@ -34,13 +34,13 @@ fn main() -> anyhow::Result<()> {
         Ok(black_box(flags).len())
     })?;
     let snapshot = snapshots::read(Path::new(&directory))?;
-    let (mut subject, mut out) = (RequestState::default(), Vec::new());
+    let (mut identity, mut out) = (RequestState::default(), Vec::new());
     let ours = microseconds(|identifier| {
-        subject.clear();
+        identity.clear();
         out.clear();
-        snapshots::give_traits(&snapshot, &mut subject);
-        snapshot.identify(&mut subject, identifier);
-        snapshot.write_flags(&mut subject, Role::Client, &mut out);
+        snapshots::give_traits(&snapshot, &mut identity);
+        snapshot.identify(&mut identity, identifier);
+        snapshot.write_flags(&mut identity, Role::Client, &mut out);
         Ok(black_box(&out).len())
     })?;
     writeln!(std::io::stdout(), "{theirs} {ours}")?;

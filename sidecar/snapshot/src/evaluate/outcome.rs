@@ -11,7 +11,7 @@ use crate::context::EvaluationContext;
 use crate::format::{
     layout::{
         CONTROL, ENABLED, EXPERIMENT, Feature, HAS_VARIANT, LENGTH_MASK, MULTIVARIATE, TARGETED, WEIGHT, WEIGHT_MASK,
-        write_experiment,
+        experiment_variant, write_experiment,
     },
     view::View,
 };
@@ -140,9 +140,12 @@ impl<'a> Outcome<'a> {
     /// Appends the members of the feature's experiment.
     #[cold]
     pub(crate) fn write_experiment(&self, view: &View<'_>, out: &mut Vec<u8>) {
-        // As in Flagsmith's API, a feature with variants has the control variant if its override has no variants.
-        let is_control = matches!(self.split, Bucket::None) && self.feature.flags & MULTIVARIATE != 0;
-        let variant = if is_control { CONTROL } else { self.variant_json().unwrap_or(b"null") };
+        let (chosen, has_split) = match self.split {
+            Bucket::None => (None, false),
+            Bucket::Control { .. } => (None, true),
+            Bucket::Variant { .. } => (Some(self.variant_json()), true),
+        };
+        let variant = experiment_variant(chosen, has_split, self.feature.flags & MULTIVARIATE != 0);
         write_experiment(variant, self.metadata(view), out);
     }
 

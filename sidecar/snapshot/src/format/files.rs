@@ -17,9 +17,12 @@ pub const OVERRIDES_SLOTS: usize = 64;
 /// watches each named object, even if the object does not exist.
 pub const FEW_OVERRIDES_SLOTS: usize = 8;
 
-/// Maximum number of files of the environment's document. The core and all files of both kinds, held twice, still leave
-/// the sidecar the memory for itself within its default memory limit.
+/// Maximum number of files of the environment's document. With a core in one file and [`FEW_OVERRIDES_SLOTS`] overrides
+/// files, two revisions have at most 24,000,000 bytes. The operator sets the memory limit of a sidecar by the files that
+/// its volume names.
 pub const DOCUMENT_SLOTS: usize = 3;
+
+const _: () = assert!(2 * (1 + FEW_OVERRIDES_SLOTS + DOCUMENT_SLOTS) * MAX_FILE_BYTES == 24_000_000);
 
 /// Maximum size of one file in bytes: a ConfigMap holds 1,048,576 bytes, and needs some of them for its metadata.
 pub const MAX_FILE_BYTES: usize = 1_000_000;

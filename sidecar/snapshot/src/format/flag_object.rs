@@ -11,6 +11,17 @@ pub(crate) const END: &[u8] = b"},";
 /// `"control"` as JSON: the variant of a flag with variants of which none is chosen.
 pub(crate) const CONTROL: &[u8] = b"\"control\"";
 
+/// Returns the variant's name that an experiment adds to the flags of identities, as JSON. `chosen` is the chosen variant,
+/// with its name as JSON if it has one. As in Flagsmith's API, a feature with variants has the control variant if its
+/// override has no variants.
+pub(crate) fn experiment_variant(chosen: Option<Option<&[u8]>>, has_split: bool, is_multivariate: bool) -> &[u8] {
+    match chosen {
+        Some(Some(name)) => name,
+        None if has_split || is_multivariate => CONTROL,
+        _ => b"null",
+    }
+}
+
 /// Appends the members that an experiment adds to the flags of identities: the variant as JSON, and the metadata of the
 /// experiment as JSON or nothing. SDKs record exposures by them.
 pub(crate) fn write_experiment(variant: &[u8], metadata: &[u8], out: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 //! The writer encodes these rows, and the reader decodes them in place. The crate's documentation describes the same
 //! layout in tables.
 
-pub(crate) use crate::format::flag_object::{CONTROL, END, state, write_experiment};
+pub(crate) use crate::format::flag_object::{CONTROL, END, experiment_variant, state, write_experiment};
 use crate::values::hash::NameKey;
 use crate::values::rows::{Row, Span};
 
@@ -145,7 +145,7 @@ row!(
 );
 
 /// Number of hexadecimal digits behind a context's tail that are the length of the metadata.
-const METADATA_DIGITS: u32 = 8;
+pub(crate) const METADATA_DIGITS: usize = 8;
 
 impl Context {
     /// Returns the metadata that follows the tail, if an experiment runs on the feature.
@@ -153,8 +153,8 @@ impl Context {
     pub(crate) fn metadata(self, blob: &[u8]) -> &[u8] {
         let text = |start: u32, length| std::str::from_utf8(Span { start, length }.of(blob)).unwrap_or_default();
         let digits = self.tail.start.saturating_add(self.tail.length);
-        let length = u32::from_str_radix(text(digits, METADATA_DIGITS), 16).unwrap_or_default();
-        text(digits.saturating_add(METADATA_DIGITS), length).as_bytes()
+        let length = u32::from_str_radix(text(digits, METADATA_DIGITS as u32), 16).unwrap_or_default();
+        text(digits.saturating_add(METADATA_DIGITS as u32), length).as_bytes()
     }
     pub(crate) fn is_enabled(self) -> bool {
         self.enabled != 0

@@ -33,6 +33,8 @@ fn run(program: &[u8], text: &[u8]) -> Option<bool> {
         return Some(true);
     }
     for byte in text {
+        #[cfg(test)]
+        crate::budget::work::add(1);
         state = next(table, state, usize::from(*class_of.get(usize::from(*byte))?))?;
         if state == 0 {
             return Some(false);

@@ -41,16 +41,21 @@ impl Segments<'_> {
         let Segments { view, budget, .. } = self;
         let Some(block) = u32::try_from(block).ok().and_then(|block| view.blocks().get(block)) else { return 0 };
         let indexes = view.attribute_indexes().range(block.attribute_indexes.start, block.attribute_indexes.length);
+        let modulo_rules = view.modulo_rules().range(block.modulo_rules.start, block.modulo_rules.length);
+        // The reader checks that blocks share no rows. Work beyond the check of an unset slot, or of the bit of a rule,
+        // is charged separately.
+        if !budget.spend(1 + indexes.len() / UNSET_SLOTS_A_STEP + modulo_rules.len() / RULES_A_STEP) {
+            budget.note(Undecided::Others);
+            return 0; // no segment of the block is decided
+        }
         let mut candidates = block.all;
-        // Work beyond the check of an unset slot is charged separately.
-        budget.spend(1 + indexes.len() / UNSET_SLOTS_A_STEP);
         for index in indexes.each_stored() {
             candidates &= of_value(self, context, scratch, index);
             if candidates == 0 {
                 break;
             }
         }
-        for rule in view.modulo_rules().range(block.modulo_rules.start, block.modulo_rules.length).iter() {
+        for rule in modulo_rules.iter() {
             if candidates & rule.segment_bit != 0 {
                 let value = context.value(rule.slot as u16);
                 if !budget.scan(context.length_of(value)) {
@@ -96,7 +101,11 @@ impl Segments<'_> {
             if rules.len() == 0 {
                 continue;
             }
-            budget.spend(1 + rules.len() / PERCENTAGE_RULES_A_STEP);
+            if !budget.spend(1 + rules.len() / RULES_A_STEP) {
+                budget.note(Undecided::Others);
+                kept.set(0); // no segment of the block is decided
+                continue;
+            }
             for stored in rules.each_stored() {
                 let rule = PercentageRule::decode(stored);
                 if rule.segment_bit & kept.get() == 0 {
@@ -124,8 +133,8 @@ impl Segments<'_> {
 /// Number of attribute indexes with unset slots per charged step.
 const UNSET_SLOTS_A_STEP: usize = 4;
 
-/// Number of percentage rules of segments that are no candidates per charged step.
-const PERCENTAGE_RULES_A_STEP: usize = 8;
+/// Number of modulo or percentage rules of segments that are no candidates per charged step.
+const RULES_A_STEP: usize = 8;
 
 /// Number of `PatternPredicates` rows per charged step.
 const PREDICATES_A_STEP: usize = 8;

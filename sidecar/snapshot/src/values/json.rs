@@ -1,5 +1,4 @@
-//! JSON strings: writing them like the edge proxy (raw UTF-8, minimal escapes), and reading strings that the writer
-//! made.
+//! JSON strings: writing them like the edge proxy (raw UTF-8, minimal escapes), and decoding them.
 
 /// Appends `text` as a JSON string.
 pub fn write_string(text: &str, out: &mut String) {
@@ -80,7 +79,13 @@ fn plain_end(bytes: &[u8]) -> usize {
 
 /// Appends the content of a JSON string that [`write_string`] made. `None` if it is not one.
 pub(crate) fn read_string(token: &str, out: &mut String) -> Option<()> {
-    let mut rest = token.strip_prefix('"')?.strip_suffix('"')?;
+    decode(token.strip_prefix('"')?.strip_suffix('"')?, out)
+}
+
+/// Appends the characters of a JSON string without its quotes. `None` if an escape is incomplete, or is half of a
+/// surrogate pair; what precedes it is appended.
+pub fn decode(content: &str, out: &mut String) -> Option<()> {
+    let mut rest = content;
     while let Some((plain, behind)) = rest.split_once('\\') {
         out.push_str(plain);
         let mut characters = behind.chars();
@@ -91,16 +96,30 @@ pub(crate) fn read_string(token: &str, out: &mut String) -> Option<()> {
             'b' => '\u{8}',
             'f' => '\u{c}',
             'u' => {
-                let digits = characters.as_str().get(..4)?;
-                characters = characters.as_str().get(4..)?.chars();
-                char::from_u32(u32::from_str_radix(digits, 16).ok()?)?
+                let (unit, behind) = code_unit(characters.as_str())?;
+                let (character, behind) = match unit {
+                    0xd800..0xdc00 => {
+                        let (low, behind) = code_unit(behind.strip_prefix("\\u")?)?;
+                        let low = low.checked_sub(0xdc00).filter(|low| *low < 0x400)?;
+                        (0x10000 + ((unit & 0x3ff) << 10) + low, behind)
+                    }
+                    _ => (unit, behind),
+                };
+                characters = behind.chars();
+                char::from_u32(character)?
             }
-            other => other,
+            itself => itself,
         });
         rest = characters.as_str();
     }
     out.push_str(rest);
     Some(())
+}
+
+/// Returns the value of the four hexadecimal digits at the start of a text, and the rest.
+fn code_unit(text: &str) -> Option<(u32, &str)> {
+    let (digits, rest) = text.split_at_checked(4)?;
+    Some((u32::from_str_radix(digits, 16).ok()?, rest))
 }
 
 #[cfg(test)]
@@ -121,6 +140,18 @@ mod tests {
             let mut back = String::new();
             read_string(&out, &mut back).unwrap();
             assert_eq!(back, text);
+        }
+    }
+
+    #[test]
+    fn escape_beyond_minimal_ones_is_decoded_and_incomplete_one_is_not() {
+        let decoded = |content: &str| {
+            let mut out = String::new();
+            decode(content, &mut out).map(|()| out)
+        };
+        assert_eq!(decoded(r"a\/\u00e9\ud83e\udd88b").as_deref(), Some("a/é🦈b"));
+        for content in [r"\", r"\u12", r"\ud83e", r"\ud83ex", r"\ud83e\u0041", r"\udd88"] {
+            assert_eq!(decoded(content), None, "{content}");
         }
     }
 }

@@ -36,6 +36,13 @@ pub(crate) trait Row<const N: usize>: Sized + Copy {
     fn decode(bytes: &[u8; N]) -> Self;
 }
 
+/// Counts the visit of a row, in tests only.
+#[inline(always)]
+fn visited() {
+    #[cfg(test)]
+    crate::budget::work::add(1);
+}
+
 /// A table of rows of fixed size, decoded on access.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a, R, const N: usize> {
@@ -49,17 +56,22 @@ impl<'a, R: Row<N>, const N: usize> Table<'a, R, N> {
     }
     #[inline(always)]
     pub(crate) fn get(&self, index: u32) -> Option<R> {
+        visited();
         self.rows.get(index as usize).map(R::decode)
     }
     /// Returns a row as stored.
     #[inline(always)]
     pub(crate) fn stored(&self, index: u32) -> Option<&'a [u8; N]> {
+        visited();
         self.rows.get(index as usize)
     }
     /// Iterates over all rows as stored.
     #[inline(always)]
     pub(crate) fn each_stored(self) -> impl Iterator<Item = &'a [u8; N]> {
-        self.rows.iter()
+        let rows = self.rows.iter();
+        #[cfg(test)]
+        let rows = rows.inspect(|_| visited());
+        rows
     }
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
@@ -72,7 +84,11 @@ impl<'a, R: Row<N>, const N: usize> Table<'a, R, N> {
     /// Returns the number of rows for which `holds` is true. All of these rows must precede the others.
     #[inline(always)]
     pub(crate) fn partition_point(&self, mut holds: impl FnMut(R) -> bool) -> u32 {
-        self.rows.partition_point(|row| holds(R::decode(row))) as u32
+        let mut holds = |row: &[u8; N]| {
+            visited();
+            holds(R::decode(row))
+        };
+        self.rows.partition_point(&mut holds) as u32
     }
     pub(crate) fn has(&self, start: u32, length: u32) -> bool {
         start as usize + length as usize <= self.rows.len()
@@ -81,6 +97,9 @@ impl<'a, R: Row<N>, const N: usize> Table<'a, R, N> {
     where
         R: 'a,
     {
-        self.rows.iter().map(R::decode)
+        self.rows.iter().map(|row| {
+            visited();
+            R::decode(row)
+        })
     }
 }

@@ -3,13 +3,10 @@
 use super::WriteError;
 use super::blob::{Blob, offset};
 use crate::format::{
-    layout::{CONTROL, write_experiment},
+    layout::{METADATA_DIGITS, experiment_variant, write_experiment},
     model::{Context, Environment, Feature, Variant},
 };
 use crate::values::{hash::digest_of, json, rows::Span};
-
-/// Number of hexadecimal digits in which the length of the metadata is stored.
-const DIGITS: usize = 8;
 
 /// Metadata of a state of a feature, if an experiment runs on the feature; empty if this state has none.
 pub(super) type Metadata<'a> = Option<&'a str>;
@@ -33,7 +30,7 @@ pub(super) fn is_multivariate(feature: &Feature) -> bool {
 
 /// Appends the tail of a context and its metadata, and returns the span of the tail.
 pub(super) fn append_tail(tail: &[u8], metadata: &str, blob: &mut Blob) -> Result<Span, WriteError> {
-    let length = format!("{:0DIGITS$x}", metadata.len());
+    let length = format!("{:0METADATA_DIGITS$x}", metadata.len());
     let span = blob.append(&[tail, length.as_bytes(), metadata.as_bytes()].concat())?;
     Ok(Span { start: span.start, length: offset(tail.len())? })
 }
@@ -44,14 +41,12 @@ pub(super) fn digest(feature: &Feature, context: &Context, chosen: Option<&Varia
     let mut content = value.as_bytes().to_vec();
     if let Some(metadata) = metadata {
         let mut name = String::new();
-        let variant = match chosen {
-            Some(Variant { key: Some(key), .. }) => {
-                json::write_string(key, &mut name);
-                name.as_bytes()
-            }
-            None if context.split.is_some() || is_multivariate(feature) => CONTROL,
-            _ => b"null",
-        };
+        let chosen = chosen.map(|variant| {
+            let key = variant.key.as_ref()?;
+            json::write_string(key, &mut name);
+            Some(name.as_bytes())
+        });
+        let variant = experiment_variant(chosen, context.split.is_some(), is_multivariate(feature));
         write_experiment(variant, metadata.as_bytes(), &mut content);
     }
     digest_of(feature.id, context.enabled, &content)

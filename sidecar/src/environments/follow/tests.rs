@@ -107,7 +107,7 @@ impl Pod {
     }
 
     fn incomplete(&self) -> u64 {
-        self.environment.reloads.counts()[Reload::Incomplete as usize].load(Ordering::Relaxed)
+        self.environment.reloads.of(Reload::Incomplete)
     }
 }
 
@@ -279,7 +279,7 @@ fn damaged_pointer_is_refused() {
     files.get_mut(CORE).unwrap()[70] ^= 1;
     pod.write(&files);
     assert_eq!(pod.serves(), Some((revision(&before), true)));
-    assert_eq!(pod.environment.reloads.counts()[Reload::Refused as usize].load(Ordering::Relaxed), 1);
+    assert_eq!(pod.environment.reloads.of(Reload::Refused), 1);
     pod.restart();
     assert_eq!(pod.serves(), None);
 }
@@ -318,7 +318,7 @@ impl Pod {
     }
 
     fn reloads(&self, reload: Reload) -> u64 {
-        self.environment.reloads.counts()[reload as usize].load(Ordering::Relaxed)
+        self.environment.reloads.of(reload)
     }
 }
 
@@ -352,10 +352,18 @@ fn overrides_file_under_the_name_of_another_is_refused() {
     let served = pod.loads(&good);
     assert_eq!(pod.loads(&swapped), served, "the last good files stay");
     assert_eq!(pod.reloads(Reload::PartRefused), 1);
+    let problem = |pod: &Pod| pod.follower.problem.as_ref().map(|(_, problem)| problem.clone()).unwrap();
+    let (kept, missing) = ("the last good file is served in its place", "it has no earlier file");
+    let text = problem(&pod);
+    assert!(text.matches(kept).count() == 2 && !text.contains(missing), "{text}");
+    // Without an earlier file, the first load serves what there is, and says so.
     pod.restart();
     pod.follower.check(&pod.environment);
     let loaded = pod.environment.loaded.load();
     assert!(!loaded.as_ref().unwrap().snapshot.is_whole());
+    let text = problem(&pod);
+    assert!(!text.contains(kept) && text.matches(missing).count() >= 2, "{text}");
+    assert!(text.contains("identities with overrides in it get flags without these overrides"), "{text}");
 }
 
 #[test]

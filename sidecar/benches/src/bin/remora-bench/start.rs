@@ -15,8 +15,8 @@ use super::ratios::sidecar;
 const TIMES: usize = 21;
 
 pub(super) fn measure<W: Write>(table: &mut Table<W>, programs: &Programs, prepared: &Prepared) -> anyhow::Result<()> {
-    let question: Vec<Exchange> = prepared.identities(&sidecar(programs, prepared)?, 1)?;
-    let Some(Exchange { request, status, .. }) = question.first() else { return Ok(()) };
+    let requests: Vec<Exchange> = prepared.identities(&sidecar(programs, prepared)?, 1)?;
+    let Some(Exchange { request, status, .. }) = requests.first() else { return Ok(()) };
     let mut times = Vec::with_capacity(TIMES);
     for _ in 0..TIMES {
         let since = Instant::now();

@@ -21,7 +21,7 @@ use remora_tools::directory;
 
 use super::documents::Served;
 use super::ratios::{known, single};
-use super::swap::{Volume, reloads};
+use super::swap::{Volume, swapped};
 
 /// Number of identities that requests are for.
 const IDENTITIES: usize = 512;
@@ -121,14 +121,14 @@ fn conditions(sidecar: &Path, operator: &str, place: &Path) -> anyhow::Result<()
 /// Swaps revisions several times.
 fn revisions(sidecar: &Path, place: &Path) -> anyhow::Result<()> {
     let prepared = Prepared::new(official("swapped", 750), place)?;
-    let mut volume = Volume::twice(&prepared)?;
+    let mut volume = Volume::with_two_revisions(&prepared)?;
     let server = prepared.serve(sidecar)?;
     let exchanges = prepared.identities(&server, IDENTITIES)?;
     for _ in 0..SWAPS {
-        let before = reloads(&server)?;
+        let before = swapped(&server)?;
         volume.swap()?;
         let since = Instant::now();
-        while reloads(&server)? == before {
+        while swapped(&server)? == before {
             ensure!(since.elapsed() < Duration::from_secs(10), "a swap was not taken up for ten seconds");
             std::thread::sleep(Duration::from_millis(10));
         }

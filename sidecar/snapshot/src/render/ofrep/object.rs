@@ -22,7 +22,8 @@ pub(super) fn append(token: &[u8], out: &mut Vec<u8>) -> bool {
     found
 }
 
-/// Appends the unescaped content of a JSON string as `json::write_string` writes it.
+/// Appends the unescaped content of a JSON string as `json::write_string` writes it. Not `json::decode`: the content goes
+/// into the bytes of an answer without a copy in between, and an escaped control character ends the search at once.
 fn unescape(mut text: &[u8], out: &mut Vec<u8>) -> Option<()> {
     while let Some(at) = text.iter().position(|&byte| byte == b'\\') {
         let (plain, escape) = text.split_at(at);

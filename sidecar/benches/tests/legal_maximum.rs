@@ -21,8 +21,8 @@ use remora_bench::population;
 use remora_bench::prepared::Prepared;
 use remora_bench::profile::{ENVIRONMENT, LEGAL_MAXIMUM};
 use remora_bench::request::to;
-use remora_operator::api::ObjectKind;
 use remora_operator::api::names::EnvironmentName;
+use remora_operator::api::{ObjectKind, Revision};
 use remora_operator::injection::{Layout, Size, Slots};
 use remora_operator::publish::{Destination, File, Owner, Publisher, Snapshot, WriteCache};
 use remora_sidecar::{Options, Server};
@@ -62,7 +62,7 @@ fn compiled(prepared: &Prepared) -> Snapshot {
     let core: Vec<u8> = parts.flat_map(|(_, bytes)| bytes.clone()).collect();
     let overrides = named.into_iter().filter(|(name, _)| files::is_overrides(name));
     let all = overrides.chain([(files::CORE.to_owned(), core)]).map(|(name, bytes)| File::new(name, bytes)).collect();
-    Snapshot::new(prepared.snapshot.revision().to_string(), all)
+    Snapshot::new(Revision::new(prepared.snapshot.revision().to_string()), all)
 }
 
 /// Publishes a snapshot as the operator does. Returns the API server that has the objects.

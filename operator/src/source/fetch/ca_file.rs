@@ -31,13 +31,13 @@ pub struct CaFile {
 pub enum CaFileError {
     /// The file cannot be read.
     #[error(
-        "CA bundle {path} cannot be read: {source}; check the file, in the chart the ConfigMap and the key of caBundle"
+        "CA bundle {path} cannot be read: {problem}; check the file, in the chart the ConfigMap and the key of caBundle"
     )]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// Cause.
-        source: io::Error,
+        problem: io::Error,
     },
     /// The file is too large.
     #[error(
@@ -82,7 +82,7 @@ impl CaFile {
 }
 
 fn load(path: &Path) -> Result<Arc<[u8]>, CaFileError> {
-    let unreadable = |source| CaFileError::Unreadable { path: path.to_owned(), source };
+    let unreadable = |problem| CaFileError::Unreadable { path: path.to_owned(), problem };
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let mut content = Vec::new();
     file.take(FILE_MAX as u64 + 1).read_to_end(&mut content).map_err(unreadable)?;

@@ -22,8 +22,9 @@ use tokio::task::JoinSet;
 use crate::{
     chart,
     control_plane::{ControlPlane, Process, free_port},
-    fleet::{LARGE, application},
+    fleet::LARGE,
     goals::Goals,
+    pods::application,
     say, until,
     usage::Usage,
 };

@@ -1,6 +1,6 @@
 //! Namespaces, environments and pods. The pods have what the webhook adds to a pod, and a status as a kubelet writes it.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -10,14 +10,15 @@ use kube::{
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use remora_e2e::{harness::storefront, upstream::Upstream};
-use remora_operator::{
-    api::FeatureEnvironment,
-    injection::{Config, Decision, Defaults, PodContext, decide},
-};
+use remora_operator::api::FeatureEnvironment;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::{sidecars::Sidecars, until};
+use crate::{
+    pods::{application, injected},
+    sidecars::Sidecars,
+    until,
+};
 
 /// Requests of this program in flight.
 const CONCURRENCY: usize = 24;
@@ -50,6 +51,24 @@ pub(crate) struct Fleet {
     pub(crate) environments: Vec<Environment>,
 }
 
+impl Environment {
+    /// Plans an environment without pods in a namespace of its own, which has the same name.
+    pub(crate) fn alone(name: &str) -> Self {
+        Self { namespace: name.to_owned(), name: name.to_owned(), pods: 0, key: format!("ser.scale-{name}") }
+    }
+
+    /// Changes a flag at the source.
+    pub(crate) fn flip(&self, upstream: &Upstream, flag: &str, value: &str) -> anyhow::Result<()> {
+        let change = serde_json::from_value(json!({"enabled": true, "value": value}))?;
+        upstream.store().change_flag(&self.key, flag, &change)
+    }
+
+    /// Serves a document.
+    pub(crate) fn serve(&self, upstream: &Upstream, document: &str) -> anyhow::Result<()> {
+        upstream.store().put(&self.key, document)
+    }
+}
+
 impl Fleet {
     /// Plans a fleet: one environment has half of the pods, and 30 % of the environments share a namespace.
     pub(crate) fn plan(client: Client, size: Size) -> Self {
@@ -72,28 +91,19 @@ impl Fleet {
     /// Serves a document for each environment.
     pub(crate) fn serve(&self, upstream: &Upstream) -> anyhow::Result<()> {
         for (number, environment) in self.environments.iter().enumerate() {
-            upstream.store().put(&environment.key, &document(&format!("client-{number}")).to_string())?;
+            environment.serve(upstream, &document(&format!("client-{number}")).to_string())?;
         }
         Ok(())
     }
 
-    /// Changes a flag of these environments at the source.
-    pub(crate) fn flip(&self, upstream: &Upstream, chosen: &[Environment], value: &str) -> anyhow::Result<()> {
-        for environment in chosen {
-            let change = serde_json::from_value(json!({"enabled": true, "value": value}))?;
-            upstream.store().change_flag(&environment.key, "checkout", &change)?;
-        }
-        Ok(())
-    }
-
-    /// Creates the namespaces and the Secrets with the keys.
-    pub(crate) async fn create_secrets(&self) -> anyhow::Result<()> {
-        let mut namespaces: Vec<&String> = self.environments.iter().map(|environment| &environment.namespace).collect();
+    /// Creates the namespaces and the Secrets with the keys of these environments.
+    pub(crate) async fn create_secrets(&self, environments: &[Environment]) -> anyhow::Result<()> {
+        let mut namespaces: Vec<&String> = environments.iter().map(|environment| &environment.namespace).collect();
         namespaces.sort();
         namespaces.dedup();
         let all: Api<Namespace> = Api::all(self.client.clone());
         each(namespaces, async |name| create(&all, json!({"metadata": {"name": name}})).await).await?;
-        each(&self.environments, async |environment| {
+        each(environments, async |environment| {
             let api: Api<Secret> = Api::namespaced(self.client.clone(), &environment.namespace);
             let labels = json!({"remora.dev/environment-key": "true"});
             let metadata = json!({"name": environment.name, "labels": labels});
@@ -102,14 +112,20 @@ impl Fleet {
         .await
     }
 
-    /// Creates the environments, with the default interval.
-    pub(crate) async fn create_environments(&self, upstream: &Upstream) -> anyhow::Result<()> {
-        each(&self.environments, async |environment| {
+    /// Creates these environments. Their `spec` has these members besides the source.
+    pub(crate) async fn create_environments(
+        &self,
+        upstream: &Upstream,
+        environments: &[Environment],
+        spec: &Value,
+    ) -> anyhow::Result<()> {
+        each(environments, async |environment| {
             let secret = json!({"name": environment.name, "key": "environment-key"});
-            let source = json!({"flagsmith": {"apiUrl": upstream.api_url(), "environmentKeySecretRef": secret}});
+            let mut spec = spec.clone();
+            spec["source"] = json!({"flagsmith": {"apiUrl": upstream.api_url(), "environmentKeySecretRef": secret}});
             let object = json!({
                 "apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment",
-                "metadata": {"name": environment.name, "namespace": environment.namespace}, "spec": {"source": source},
+                "metadata": {"name": environment.name, "namespace": environment.namespace}, "spec": spec,
             });
             let api = Api::namespaced_with(self.client.clone(), &environment.namespace, &kind());
             create::<DynamicObject>(&api, object).await
@@ -197,12 +213,12 @@ impl Fleet {
     }
 
     /// Returns the published revisions.
-    pub(crate) async fn revisions(&self) -> anyhow::Result<std::collections::BTreeMap<(String, String), String>> {
+    pub(crate) async fn revisions(&self) -> anyhow::Result<BTreeMap<(String, String), String>> {
         let statuses = self.statuses().await?.into_iter();
         Ok(statuses.filter_map(|(place, status)| Some((place, status["revision"].as_str()?.to_owned()))).collect())
     }
 
-    async fn statuses(&self) -> anyhow::Result<std::collections::BTreeMap<(String, String), Value>> {
+    async fn statuses(&self) -> anyhow::Result<BTreeMap<(String, String), Value>> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind());
         // From the API server's memory: this program asks often.
         let found = api.list(&ListParams::default().match_any()).await?;
@@ -211,6 +227,12 @@ impl Fleet {
             (place, object.data["status"].clone())
         };
         Ok(found.items.into_iter().map(status).collect())
+    }
+
+    /// Returns the status of an environment.
+    pub(crate) async fn status(&self, environment: &Environment) -> anyhow::Result<Value> {
+        let place = (environment.namespace.clone(), environment.name.clone());
+        self.statuses().await?.remove(&place).with_context(|| format!("no environment {}", environment.name))
     }
 
     /// Deletes the namespace with many environments.
@@ -241,39 +263,6 @@ fn document(client_key: &str) -> Value {
         }
     }
     document
-}
-
-/// Returns a pod that asks for the flags of an environment, as its owner writes it.
-pub(crate) fn application(namespace: &str, name: &str, environment: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": namespace, "labels": {"app": environment},
-            "annotations": {"remora.dev/inject": environment},
-        },
-        "spec": {"containers": [{
-            "name": "app", "image": "registry.example.org/team/app:1.0.0",
-            "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
-            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
-            "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8080}},
-        }]},
-    })
-}
-
-/// Adds the sidecar to a pod, as the webhook does.
-fn injected(pod: &Value) -> anyhow::Result<Value> {
-    let config = Config {
-        sidecar_image: "registry.example.org/remora-sidecar:1.0.0".to_owned(),
-        sidecar_pull_policy: "IfNotPresent".to_owned(),
-        own_namespace: "remora-system".to_owned(),
-        defaults: Defaults::default(),
-    };
-    let Decision::Inject(injection) = decide(pod, &PodContext::new(LARGE), &config) else {
-        anyhow::bail!("the pod gets no sidecar: {pod}");
-    };
-    let mut patched = pod.clone();
-    json_patch::patch(&mut patched, &injection.patch)?;
-    Ok(patched)
 }
 
 async fn create<K>(api: &Api<K>, object: Value) -> anyhow::Result<()>

@@ -8,6 +8,7 @@ mod fleet;
 mod goals;
 mod meter;
 mod phases;
+mod pods;
 mod requests;
 mod sidecars;
 mod table;

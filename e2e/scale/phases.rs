@@ -1,5 +1,10 @@
 //! The phases, and the table of the cost of each.
 
+mod changes;
+mod large_core;
+mod rest;
+mod restarts;
+
 use std::{
     cell::Cell,
     path::Path,
@@ -14,9 +19,9 @@ use crate::{
     admission, chart,
     control_plane::ControlPlane,
     controller::Controller,
-    fleet::{CROWDED, Environment, Fleet, Size},
+    fleet::{Environment, Fleet, Size},
     goals::Goals,
-    requests::{AuditLog, Request, most_in_a_second},
+    requests::{AuditLog, Request},
     say,
     sidecars::Sidecars,
     table::{Row, table},
@@ -28,6 +33,7 @@ use crate::{
 const AUDIT_LAG: Duration = Duration::from_millis(1500);
 /// Longest time until the controller has settled after a phase.
 const SETTLED: Duration = Duration::from_secs(120);
+
 /// Values of the counters at one time.
 struct Reading {
     at: Instant,
@@ -78,7 +84,7 @@ pub(crate) async fn run(
     fleet.serve(&upstream)?;
     let sidecars = Sidecars::start(plane.client().await?).await?;
     say("creating namespaces and Secrets")?;
-    fleet.create_secrets().await?;
+    fleet.create_secrets(&fleet.environments).await?;
     let origin = upstream.api_url().trim_end_matches("/api/v1/").to_owned();
     let controller = Controller::start(&plane, operator, &origin, directory)?;
     let mut scene = Scene {
@@ -105,7 +111,7 @@ impl Scene<'_> {
         let everything = self.fleet.environments.clone();
         let large = everything.first().context("no environment")?.clone();
         self.phase("all environments are created and Ready", async |scene| {
-            scene.fleet.create_environments(scene.upstream).await?;
+            scene.fleet.create_environments(scene.upstream, &everything, &serde_json::json!({})).await?;
             scene.fleet.all("all environments are Ready", &everything, |_, status| is_ready(status)).await
         })
         .await?;
@@ -132,148 +138,8 @@ impl Scene<'_> {
         self.delete(&everything).await?;
         let peak = self.rows.iter().map(|row| row.usage.peak).fold(0.0, f64::max);
         self.goals.at_most("memory of the controller in MB (peak)", 150.0, peak * 1.048_576);
-        Ok(())
-    }
-
-    async fn steady(&mut self, what: &str, time: Duration) -> anyhow::Result<()> {
-        let work = async |_: &mut Self| {
-            tokio::time::sleep(time).await;
-            Ok(())
-        };
-        let row = self.measured(&format!("{what} for {} s", time.as_secs()), false, work).await?;
-        let (rate, writes) = (row.rate(), row.count(Request::writes));
-        self.goals.at_most(&format!("requests a second, {what}"), 5.0, rate);
-        self.goals.at_most(&format!("writes but those of the Lease, {what}"), 0.0, writes);
-        Ok(())
-    }
-
-    /// Changes a flag of the large environment.
-    async fn change(&mut self, large: &Environment) -> anyhow::Result<()> {
-        let what =
-            format!("a flag of an environment with {} pods changes: all pods are told and confirmed", large.pods);
-        let row = self
-            .phase(&what, async |scene| {
-                scene.flip(std::slice::from_ref(large), "first").await?;
-                scene.told(std::slice::from_ref(large)).await?;
-                scene.fleet.all("the pods are confirmed", std::slice::from_ref(large), is_confirmed).await
-            })
-            .await?;
-        let (lists, patches) = (row.count(lists_pods), row.count(patches_pod));
-        let pace = most_in_a_second(&row.requests, patches_pod);
-        let pods = large.pods as f64;
-        self.goals.at_most("lists of pods, one change", 0.0, lists);
-        self.goals.at_most("patches for each pod, one change", 1.05, patches / pods);
-        self.goals.at_most("patches of pods within a second, one change", 220.0, pace as f64);
-        let telling = self.telling.get();
-        self.goals.at_most(
-            &format!("seconds until {} pods are told, for 5,000", large.pods),
-            60.0,
-            telling * 5000.0 / pods,
-        );
-        Ok(())
-    }
-
-    /// Changes a flag of each environment.
-    async fn change_all(&mut self, everything: &[Environment]) -> anyhow::Result<()> {
-        let row = self
-            .phase("a flag changes in every environment: the last pod is told", async |scene| {
-                scene.flip(everything, "second").await?;
-                scene.told(everything).await
-            })
-            .await?;
-        let (lists, patches) = (row.count(lists_pods), row.count(patches_pod));
-        let pace = most_in_a_second(&row.requests, patches_pod);
-        let objects = row.count(|request| request.is("patch", "configmaps"));
-        let pods: usize = everything.iter().map(|environment| environment.pods).sum();
-        self.goals.at_most("lists of pods, a change in every environment", 0.0, lists);
-        self.goals.at_most("patches for each pod, a change in every environment", 1.05, patches / pods as f64);
-        self.goals.at_most("patches of pods within a second, a change in every environment", 220.0, pace as f64);
-        let each = objects / everything.len() as f64;
-        self.goals.at_most("patches of ConfigMaps for each environment, a change in every environment", 2.2, each);
-        Ok(())
-    }
-
-    /// Kills and starts the controller, and then the API server.
-    async fn restarts(&mut self, large: &Environment) -> anyhow::Result<()> {
-        let row = self
-            .phase("the controller is killed, and starts again: a change arrives", async |scene| {
-                scene.controller.kill()?;
-                scene.flip(std::slice::from_ref(large), "third").await?;
-                scene.told(std::slice::from_ref(large)).await
-            })
-            .await?;
-        let start = row.requests.len() as f64;
-        let row = self
-            .phase("the API server is killed, and starts again: a change arrives", async |scene| {
-                scene.plane.restart_server().await?;
-                let listed = async || scene.fleet.revisions().await.map(|_| true);
-                until("the environments can be listed again", Duration::from_secs(180), listed).await?;
-                scene.flip(std::slice::from_ref(large), "fourth").await?;
-                scene.told(std::slice::from_ref(large)).await
-            })
-            .await?;
-        let ratio = row.requests.len() as f64 / start.max(1.0);
-        self.goals.at_most(
-            "requests after a start of the API server, over those of the controller's start",
-            1.5,
-            ratio,
-        );
-        Ok(())
-    }
-
-    /// Deletes the namespace with many environments.
-    async fn delete(&mut self, everything: &[Environment]) -> anyhow::Result<()> {
-        let crowded = everything.iter().filter(|environment| environment.namespace == CROWDED).count();
-        let row = self
-            .phase(&format!("a namespace with {crowded} environments is deleted"), async |scene| {
-                scene.fleet.delete_crowded().await
-            })
-            .await?;
-        let of_it = |request: &Request| request.namespace == CROWDED;
-        let (all, refused) = (row.count(of_it), row.count(|request| of_it(request) && request.is_refused()));
-        let crowded = crowded.max(1) as f64;
-        self.goals.at_most("requests for each environment of the deleted namespace", 20.0, all / crowded);
-        self.goals.at_most("refused requests for each environment of the deleted namespace", 5.0, refused / crowded);
-        // The controller removes the metrics of deleted environments once a minute.
-        self.steady("afterwards", Duration::from_secs(70)).await?;
-        let later = self.rows.last().map_or(0.0, |row| row.count(of_it));
-        self.goals.at_most("requests for the deleted namespace afterwards", 0.0, later);
-        let metrics = self.controller.metrics().await?;
-        let label = format!("namespace=\"{CROWDED}\"");
-        let lines = metrics.lines().filter(|line| line.contains(&label)).count();
-        self.goals.at_most("metrics of the deleted namespace afterwards", 0.0, lines as f64);
-        Ok(())
-    }
-
-    /// Changes a flag of these environments, and waits until their new revisions are published.
-    async fn flip(&self, chosen: &[Environment], value: &str) -> anyhow::Result<()> {
-        let before = self.fleet.revisions().await?;
-        self.fleet.flip(self.upstream, chosen, value)?;
-        self.fleet
-            .all("the new revisions are published", chosen, |environment, status| {
-                let place = (environment.namespace.clone(), environment.name.clone());
-                status["revision"].as_str().is_some()
-                    && status["revision"].as_str() != before.get(&place).map(String::as_str)
-            })
-            .await
-    }
-
-    /// Waits until all pods of the environments are notified of the published revisions.
-    async fn told(&self, environments: &[Environment]) -> anyhow::Result<()> {
-        let began = Instant::now();
-        until("all pods are told", Duration::from_secs(1800), async || {
-            // One list for all environments: a list of a thousand takes half a second.
-            let (revisions, serving) = (self.fleet.revisions().await?, self.sidecars.serving());
-            Ok(environments.iter().all(|environment| {
-                let place = (environment.namespace.clone(), environment.name.clone());
-                let revision = revisions.get(&place).cloned().unwrap_or_default();
-                let pods = serving.get(&(environment.name.clone(), revision)).copied().unwrap_or_default();
-                pods >= environment.pods
-            }))
-        })
-        .await?;
-        self.telling.set(began.elapsed().as_secs_f64());
-        Ok(())
+        // Last, because the controller needs more memory for these.
+        self.large_cores().await
     }
 
     /// Waits until the controller has sent no write but those of its Lease for some seconds. Returns the requests.
@@ -344,14 +210,6 @@ impl Scene<'_> {
         self.rows.push(row);
         self.rows.last().context("no row")
     }
-}
-
-fn lists_pods(request: &Request) -> bool {
-    request.is("list", "pods")
-}
-
-fn patches_pod(request: &Request) -> bool {
-    request.is("patch", "pods")
 }
 
 fn is_ready(status: &Value) -> bool {

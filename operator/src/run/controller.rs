@@ -218,7 +218,7 @@ impl Controller {
     }
 }
 
-/// What a replica needs to reconcile once it holds the lease.
+/// Dependencies of a replica that may become the leader.
 struct Leading {
     config: Config,
     client: Client,

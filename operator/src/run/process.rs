@@ -36,7 +36,7 @@ pub(crate) struct ProcessArguments {
     pub(crate) log_json: bool,
 }
 
-/// What a command works with.
+/// Configuration, client, metrics and shutdown signal of a command.
 pub(super) struct Process {
     pub(super) config: Config,
     pub(super) client: Client,

@@ -39,7 +39,7 @@ pub(super) enum Read {
     Compiled(Box<CompiledDocument>),
 }
 
-/// What is known of earlier documents when the read begins.
+/// Facts about earlier documents when the read begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known<'a> {
     /// Latest status.

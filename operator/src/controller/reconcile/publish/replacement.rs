@@ -30,7 +30,7 @@ pub(super) struct Replacement {
     dropped_were_deleted: bool,
 }
 
-/// What happened to the copies of the outgoing snapshot.
+/// Outcome of the copies of the outgoing snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Archiving {
     /// No snapshot leaves, or no earlier revisions are kept.

@@ -76,7 +76,7 @@ async fn select(
     if let Some(past) = archived(&environment.spec.pin, candidate, desired, observed).cloned() {
         restored = match publisher.read_archived(&observed.destination, &past).await {
             Err(publish::Error::OutOfMemory { .. }) => {
-                // As `keep` does: what is published stays in the cluster.
+                // Memory is released as in `keep`, because the published snapshot stays in the cluster.
                 candidate.release();
                 desired.release();
                 publisher.read_archived(&observed.destination, &past).await?

@@ -2,7 +2,7 @@
 //!
 //! The standard library's mutex is enough, and `parking_lot` would be one more crate in every pod: the thread that answers
 //! takes the locks of this crate, and the thread that follows the volumes takes one of them for the moment of a swap. So
-//! locks are hardly ever contended. The program in images ends with a panic. In other
+//! locks are hardly ever contended. In images, a panic ends the process (`panic = "abort"` in the profile `ship`). In other
 //! builds, a value stays usable after a panic of the thread that had it, because each change under a lock leaves it valid.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -41,7 +41,7 @@ fn probe_until(admin: SocketAddr, until: Instant) -> Result<(), NotYet> {
     loop {
         let Err(not_yet) = ask(admin, until) else { return Ok(()) };
         let is_over = Instant::now() + PAUSE >= until;
-        // The end of the time says less than the refusal before it.
+        // A refusal says more than the timeout that follows it.
         let not_yet = match (not_yet, last.take()) {
             (NotYet::Silent(..), Some(refusal @ NotYet::No(_))) if is_over => refusal,
             (not_yet, _) => not_yet,

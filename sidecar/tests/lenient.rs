@@ -5,9 +5,10 @@
 
 mod support;
 
+use remora_snapshot::write;
 use serde_json::{Value, json};
 use support::client::{get, post};
-use support::environment::{CLIENT_KEY, SERVER_KEY, written};
+use support::environment::{CLIENT_KEY, SERVER_KEY, environment, written};
 use support::server::{Running, start};
 use support::volume::Directory;
 
@@ -89,6 +90,23 @@ fn white_space_around_names_is_removed() {
         let anonymous = answer(&server, &format!(r#"{{"identifier":"{space}"}}"#));
         assert_eq!(anonymous["identifier"].as_str().unwrap().len(), 32, "{space:?}");
     }
+}
+
+/// The API does not store anonymous identities, so they have no overrides, whatever their identifier is.
+#[test]
+fn override_does_not_apply_to_anonymous_identity() {
+    // The identifier of an anonymous identity with this trait: SHA-256 of "planfree".
+    let digest = "00b46d4fc80bdcd2ad23a0003815c162159798772de27b75c617425530587288";
+    let traits = r#""traits":[{"trait_key":"plan","trait_value":"free"}]"#;
+    let mut environment = environment("shop", CLIENT_KEY, 1);
+    environment.identity_overrides[0].identifier = digest.to_owned();
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&write(&environment, 1_000_000).unwrap());
+    let server = start(directory.path(), |_| {});
+    let anonymous = answer(&server, &format!("{{{traits}}}"));
+    assert_eq!((&anonymous["identifier"], banner(&anonymous)), (&json!(digest), &json!("plain")));
+    let named = answer(&server, &format!(r#"{{"identifier":"{digest}",{traits}}}"#));
+    assert_eq!(banner(&named), "mine");
 }
 
 #[test]

@@ -39,6 +39,9 @@ pub struct Document {
     /// True if answers omit disabled flags. Without a value, the project's setting counts.
     #[serde(default)]
     pub hide_disabled_flags: Option<bool>,
+    /// False if the server leaves the identity overrides out of the document, although its own answers have them.
+    #[serde(default)]
+    pub use_identity_overrides_in_local_eval: Option<bool>,
     /// Project of the environment.
     pub project: Project,
     /// Feature states, one per feature, in the order of the answers.

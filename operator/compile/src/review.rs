@@ -22,12 +22,23 @@ const LISTED: usize = 5;
 /// Returns the hints about a document and its model.
 pub(super) fn review(document: &Document, environment: &Environment) -> Vec<Finding> {
     let mut findings = Vec::new();
+    findings.extend(left_out_overrides(document));
     findings.extend(lists(environment));
     findings.extend(long_identifiers(environment));
     findings.extend(large_values(environment));
     findings.extend(unused_segments(document));
     findings.extend(constant_features(environment));
     findings
+}
+
+/// Returns a hint if the server keeps the identity overrides to itself. Environments from before September 2024 do so, unless
+/// somebody changed the setting.
+fn left_out_overrides(document: &Document) -> Option<Finding> {
+    (document.use_identity_overrides_in_local_eval == Some(false)).then(|| Finding {
+        subject: "identity overrides".to_owned(),
+        message: "the document has none, because the environment's setting \"Use identity overrides in local evaluation\" is off, and Flagsmith's API applies them all the same; switch it on if an identity has an override"
+            .to_owned(),
+    })
 }
 
 /// Returns a hint for each feature that thousands of identities override one by one.

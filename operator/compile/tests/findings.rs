@@ -162,6 +162,24 @@ fn improvable_condition_is_reported() {
 }
 
 #[test]
+fn document_without_identity_overrides_by_its_setting_is_reported() {
+    let told = |setting: Value| {
+        let document = json!({
+            "api_key": "k", "project": {}, "feature_states": [feature(1, "a")],
+            "use_identity_overrides_in_local_eval": setting,
+        });
+        let document = document::parse(document.to_string().as_bytes()).unwrap();
+        let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
+        let options =
+            Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
+        let findings = compile(&pruned, &options).unwrap().findings;
+        findings.iter().any(|finding| finding.message.contains("switch it on"))
+    };
+    assert!(told(json!(false)));
+    assert!(!told(json!(true)) && !told(Value::Null));
+}
+
+#[test]
 fn name_of_segment_beyond_limit_of_flagsmith_is_refused_with_its_place() {
     let named = |length: usize| {
         let mut odd = segment("EQUAL", &json!("x"), "t");

@@ -41,7 +41,7 @@ pub(crate) fn answer_body<B: AsRef<[u8]>>(
         }
         None => {
             let identifier = anonymous(&scratch.echo);
-            snapshot.identify(&mut scratch.request, &identifier);
+            snapshot.identify_transient(&mut scratch.request, &identifier);
             json::write_string(&identifier, out);
         }
     }

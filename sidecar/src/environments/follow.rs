@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use remora_snapshot::files;
 
-use super::load::{Read, load};
+use super::load::{LoadedVolume, load};
 use super::state::{Environment, State};
 use super::watch::Watch;
 use crate::clock::since_epoch;
@@ -162,8 +162,8 @@ impl FollowedVolume {
     }
 
     /// Serves the snapshot that was read. False if the same snapshot is served already.
-    fn adopt(&mut self, environment: &Environment, read: Read, seen_before: bool, time: Duration) -> bool {
-        let Read { mut loaded, overrides, refused, incomplete, .. } = read;
+    fn adopt(&mut self, environment: &Environment, read: LoadedVolume, seen_before: bool, time: Duration) -> bool {
+        let LoadedVolume { mut loaded, overrides, refused, incomplete, .. } = read;
         let previous = environment.loaded.load();
         let served_since =
             previous.as_ref().filter(|previous| previous.content_hash == loaded.content_hash).map(|same| same.since);

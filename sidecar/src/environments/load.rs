@@ -17,7 +17,7 @@ use crate::volume::{MapError, Region, Volume};
 use core::Core;
 
 /// The result of reading a volume.
-pub(super) struct Read {
+pub(super) struct LoadedVolume {
     pub(super) loaded: Loaded,
     /// The overrides files that were taken, by slot.
     pub(super) overrides: [Option<Region>; files::OVERRIDES_SLOTS],
@@ -79,7 +79,7 @@ pub(super) fn load(
     environment: &str,
     previous: Option<&Loaded>,
     last_good: &[Option<Region>; files::OVERRIDES_SLOTS],
-) -> Result<Option<Read>, (Reload, String)> {
+) -> Result<Option<LoadedVolume>, (Reload, String)> {
     let Some(read) = core::core(volume, previous.is_some())? else { return Ok(None) };
     let Core { mut snapshot, bytes: core, incomplete: other_core } = read;
     let mut sizes = [core.as_ref().len(), 0, 0];
@@ -170,7 +170,7 @@ pub(super) fn load(
         overridden: None,
         generation,
     };
-    Ok(Some(Read { loaded, overrides, refused, unreadable, incomplete: other_core }))
+    Ok(Some(LoadedVolume { loaded, overrides, refused, unreadable, incomplete: other_core }))
 }
 
 /// Reads the environment's document from its objects, which follow one another. `None` if the document is not served or

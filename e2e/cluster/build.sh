@@ -15,6 +15,8 @@ flock "$lock" # another build of the same: wait for it, then there is nothing le
 
 # Debug information is left out of the programs in any case, and takes a fifth of the time to write.
 export CGO_ENABLED=0 GOWORK=off GOFLAGS="-trimpath -buildvcs=false -gcflags=all=-dwarf=false"
+# A compiler that does not collect garbage below this size takes an eighth less processor time.
+export GOGC=off GOMEMLIMIT=1GiB
 log=$REMORA_BUILD/build.log
 say "building Kubernetes and Helm (once; about 6 minutes on 2 cores) into $REMORA_BUILD"
 

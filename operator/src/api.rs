@@ -31,7 +31,7 @@ pub use self::{
     duration::{InvalidPeriod, Period},
     guard::Guard,
     idle::{IdleFlag, IdleFlags},
-    namespaced_name::NamespacedName,
+    namespaced_name::{NamespacedName, Uid},
     prune::{FeatureRules, Keep, PruneRules},
     reason::Reason,
     refresh::Refresh,

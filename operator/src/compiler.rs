@@ -33,7 +33,7 @@ pub(crate) use self::work::rules;
 pub use self::{
     bounds::Bounds,
     child::Child,
-    error::{Error, Refusal},
+    error::{Error, RefusalKind},
     message::{Response, Task},
 };
 use crate::fair_semaphore::FairSemaphore;

@@ -49,7 +49,7 @@ pub use admission_policy::{Error as PolicyError, Policy, Validation, Variable, p
 pub use annotations::Invalid;
 pub use audit::{MissingSidecar, is_candidate, missing_sidecar};
 pub use config::Config;
-pub use decide::{Decision, Injection, PodContext, Reason, Refusal, decide};
+pub use decide::{Decision, Injection, PodContext, Refusal, SkipReason, decide};
 pub use defaults::{Conflict, DefaultTexts, Defaults};
 pub use layout::{Layout, Layouts, Size, Slots};
 pub use pod::Malformed;

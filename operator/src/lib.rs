@@ -33,14 +33,31 @@
 //!
 //! | what | type | rule |
 //! |---|---|---|
-//! | reconciliations, requests to servers | sparing `FairSemaphore` | a namespace has at most as many permits as stay free: one half, then a quarter |
-//! | compilations, questions to sidecars, patches of pods, lists of pods, snapshots that are read back | `FairSemaphore` | a free permit goes to the waiting namespace with the fewest |
+//! | reconciliations, requests to servers, lists of pods, writes of objects | sparing `FairSemaphore` | a namespace has at most as many permits as stay free: one half, then a quarter |
+//! | compilations, questions to sidecars, patches of pods, snapshots that are read back | `FairSemaphore` | a free permit goes to the waiting namespace with the fewest |
 //! | memory for snapshots, memory for counted uses | [`memory::Memory`] | equal shares, and a quarter that only namespaces below their share may use |
 //! | memory for documents | `source::fetch::memory_budget` | one place in the queue for each namespace; small documents have memory of their own |
 //! | documents from the fetch to the compiled snapshot | `controller::reconcile::namespace_bound` | at most 16 for each namespace |
 //! | streams of changes | `source::realtime::permits` | a namespace with fewer streams takes permits of the one with the most |
 //! | full reads from a server | `source::fetch::read_budget` | equal shares; the environments of a namespace share its part |
 //! | connections and bytes of a port (by address, not by namespace) | `listener::slots` | a full port closes a connection of the address with the most |
+//!
+//! Words of the operator:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | core, overrides files | the two kinds of files of a snapshot: flags and segments, and the overrides of identities |
+//! | part, set | a core that does not fit into one object is divided into parts; two sets of them alternate, so that the one in use stays whole |
+//! | slot | place of a file in the volume of a pod, whether the file exists or not |
+//! | observed | published, as the cluster shows it at the beginning of a reconciliation |
+//! | candidate | snapshot of the newest document, accepted by the guard or held back |
+//! | desired | snapshot that should be published: the newest accepted, the pinned, or the last good one |
+//! | held back | not accepted by `spec.guard` until a person approves it |
+//! | withheld | accepted and not published yet, because the volumes of running pods have no room for its core |
+//! | archived, dropped | an earlier revision whose copy is kept in the history; one that the history has no room for |
+//! | surplus | objects of no file of the published snapshot any more: deleted after a grace |
+//! | obsolete | objects of another kind or format: deleted once no pod mounts them |
+//! | behind, silent | a pod that serves another revision than the published one; a pod whose sidecar does not answer |
 //!
 //! The controller never parses a document: it sends the bytes to [`compiler`], whose child process calls
 //! [`remora_compile`], a crate of its own without a client. The crate [`remora_tools`] has the commands that need no

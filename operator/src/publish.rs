@@ -17,6 +17,7 @@ mod history;
 mod metadata;
 mod object;
 mod owner;
+mod permits;
 mod read;
 mod record;
 mod record_bounds;
@@ -36,7 +37,7 @@ use remora_snapshot::{
 use tokio::time::Instant;
 
 use self::{
-    core::Placed,
+    core::CoreLocation,
     object::{Verdict, Wanted},
     owner::Collection,
     secret_cache::SecretCache,
@@ -45,7 +46,7 @@ pub use self::{
     error::Error,
     metadata::ConfigMapMetadata,
     owner::{Destination, Owner},
-    read::SnapshotReads,
+    permits::Permits,
     record::{ArchivedRevision, Record},
     record_bounds::Evicted,
     snapshot::{File, Snapshot},
@@ -54,7 +55,7 @@ pub use self::{
 };
 use crate::{
     api::{
-        ObjectKind,
+        NamespacedName, ObjectKind,
         names::{FORMAT, Format, label},
         resource_version::is_older,
     },
@@ -89,7 +90,7 @@ pub struct Publisher {
     client: Client,
     objects: Objects,
     secrets: SecretCache,
-    reads: SnapshotReads,
+    permits: Permits,
     /// Memory for snapshots that are read.
     memory: Arc<Memory>,
     grace: Duration,
@@ -101,7 +102,7 @@ pub struct WriteCache {
     /// Resource versions after the operator's last write, by kind and name.
     written: HashMap<(ObjectKind, String), String>,
     /// Place of the last core that was written, by kind. The watch may lag behind the operator's own writes.
-    placed: HashMap<ObjectKind, Placed>,
+    placed: HashMap<ObjectKind, CoreLocation>,
     /// Start of the grace period of each object that belongs to no file any more, by kind and name.
     surplus: HashMap<(ObjectKind, String), Instant>,
     /// Time of the last poll of the Secrets.
@@ -122,22 +123,10 @@ pub struct Published {
 }
 
 impl Publisher {
-    /// Creates a publisher that finds existing objects in `objects` and deletes unneeded ones after `grace`.
-    pub fn new(client: Client, objects: Objects, grace: Duration) -> Self {
-        let (secrets, reads, memory) = (SecretCache::default(), SnapshotReads::default(), Memory::new(usize::MAX));
-        Self { client, objects, secrets, reads, memory, grace }
-    }
-
-    /// Reads snapshots in the place that other publishers use, too.
-    #[must_use]
-    pub fn sharing(self, reads: &SnapshotReads) -> Self {
-        Self { reads: reads.clone(), ..self }
-    }
-
-    /// Reads snapshots into this memory, which bounds them.
-    #[must_use]
-    pub fn within(self, memory: &Arc<Memory>) -> Self {
-        Self { memory: Arc::clone(memory), ..self }
+    /// Creates a publisher that finds existing objects in `objects` and deletes unneeded ones after `grace`. It reads
+    /// snapshots back into `memory`.
+    pub fn new(client: Client, objects: Objects, grace: Duration, permits: Permits, memory: Arc<Memory>) -> Self {
+        Self { client, objects, secrets: SecretCache::default(), permits, memory, grace }
     }
 
     /// Waits until the metadata watch has listed all objects. Never returns if the watch has ended.
@@ -181,10 +170,10 @@ impl Publisher {
         let before = match cache.placed.get(&to.object_kind) {
             // After a start, or after a write without an answer, the watch may not show the published core yet.
             None if snapshot.core_parts() > 0 => self.placed(to).await?,
-            None => self.core(to).as_deref().and_then(Placed::of),
+            None => self.core(to).as_deref().and_then(CoreLocation::of),
             known => known.cloned(),
         };
-        let placed = Placed::next(snapshot, before.as_ref());
+        let placed = CoreLocation::next(snapshot, before.as_ref());
         let mut wanted: Vec<Wanted<'_>> = snapshot
             .contents(placed.set.unwrap_or(CoreSet::A))?
             .into_iter()
@@ -238,7 +227,7 @@ impl Publisher {
             needed.extend(to.owner.parts(set.other()));
         }
         if let Err(error) = self.clear_surplus(to, &needed, cache).await {
-            // The revision is published: what nobody reads any more does not decide about that.
+            // The revision is published, so a failed deletion of surplus objects does not fail the publication.
             let (namespace, environment) = (&to.owner.namespace, &to.owner.environment);
             tracing::warn!(namespace, %environment, %error, "cannot delete surplus objects: they are deleted later");
         }
@@ -247,14 +236,14 @@ impl Publisher {
     }
 
     /// Asks the API server for the place of the published core. `None` if the owner has published none.
-    async fn placed(&self, objects: Collection<'_>) -> Result<Option<Placed>, Error> {
+    async fn placed(&self, objects: Collection<'_>) -> Result<Option<CoreLocation>, Error> {
         let core = self.calls(objects).metadata(&objects.owner.environment.object(files::CORE)).await?;
-        Ok(core.filter(|core| objects.owner.owns(core)).as_ref().and_then(Placed::of))
+        Ok(core.filter(|core| objects.owner.owns(core)).as_ref().and_then(CoreLocation::of))
     }
 
     /// Returns the core that is published as one object, as the content of the set that is not about to be published: a
     /// sidecar that starts before all parts have arrived serves it. `None` if the object was altered.
-    async fn kept(&self, objects: Collection<'_>, placed: &Placed) -> Result<Option<Wanted<'static>>, Error> {
+    async fn kept(&self, objects: Collection<'_>, placed: &CoreLocation) -> Result<Option<Wanted<'static>>, Error> {
         let Some(set) = placed.set else { return Ok(None) };
         let core = self.read(objects, &objects.owner.environment.object(files::CORE)).await?;
         let core = core.filter(|core| matches!(Pointer::read(&core.bytes), Ok(None)));
@@ -272,7 +261,7 @@ impl Publisher {
     }
 
     /// Drops the cached Secrets of deleted environments.
-    pub fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
+    pub fn retain(&self, is_there: impl Fn(&NamespacedName) -> bool) {
         self.secrets.retain(is_there);
     }
 
@@ -283,11 +272,12 @@ impl Publisher {
         wanted: &Wanted<'_>,
         found: Option<&ObjectMeta>,
     ) -> Result<Option<String>, Error> {
+        let _permit = self.permits.write(&objects.owner.namespace).await;
         let applied = self.calls(objects).apply(wanted, found).await?;
         let version = applied.resource_version.clone();
         match (objects.object_kind, &version) {
             (ObjectKind::ConfigMap, Some(version)) => {
-                self.objects.enter_write(&objects.owner.namespace, &wanted.name, version, view(&applied));
+                self.objects.enter_write(objects.owner.object(&wanted.name), version, view(&applied));
             }
             (ObjectKind::ConfigMap, None) => {}
             (ObjectKind::Secret, _) => self.secrets.put(objects.owner, &wanted.name, Some(applied)),
@@ -301,7 +291,7 @@ impl Publisher {
         match objects.object_kind {
             ObjectKind::ConfigMap if is_gone => {
                 let version = found.resource_version.as_deref().unwrap_or_default();
-                self.objects.enter_deletion(&objects.owner.namespace, name, version);
+                self.objects.enter_deletion(objects.owner.object(name), version);
             }
             // The watch reports what has changed.
             ObjectKind::ConfigMap => {}
@@ -354,7 +344,7 @@ impl Publisher {
 
     fn known(&self, objects: Collection<'_>, name: &str) -> Option<Arc<ObjectMeta>> {
         match objects.object_kind {
-            ObjectKind::ConfigMap => self.objects.get(&objects.owner.namespace, name),
+            ObjectKind::ConfigMap => self.objects.get(&objects.owner.object(name)),
             ObjectKind::Secret => self.secrets.get(objects.owner, name),
         }
     }
@@ -387,7 +377,7 @@ impl Publisher {
         };
         let mut found: Vec<Arc<ObjectMeta>> = match objects.object_kind {
             ObjectKind::ConfigMap => {
-                let all = self.objects.of(&owner.namespace, owner.environment.as_str());
+                let all = self.objects.of(&owner.name());
                 all.into_iter().filter(|found| of_owner(found)).collect()
             }
             ObjectKind::Secret => self.secrets.all(owner).into_iter().filter(|found| of_owner(found)).collect(),

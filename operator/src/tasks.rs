@@ -27,35 +27,34 @@ impl<T, S> Default for Tasks<T, S> {
 impl<T: PartialEq, S: Clone> Tasks<T, S> {
     /// Returns the state of the environment's task for `target`. Without such a task, a task for another target ends
     /// first, and `start` returns the state of a new one and its work.
-    pub(crate) fn ensure<F>(&self, namespace: &str, name: &str, target: T, start: impl FnOnce(&T) -> (S, F)) -> S
+    pub(crate) fn ensure<F>(&self, environment: &NamespacedName, target: T, start: impl FnOnce(&T) -> (S, F)) -> S
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let mut running = self.running.lock();
-        let key = NamespacedName::new(namespace, name);
-        if let Some(known) = running.get(&key).filter(|known| known.target == target) {
+        if let Some(known) = running.get(environment).filter(|known| known.target == target) {
             return known.state.clone();
         }
-        running.remove(&key);
+        running.remove(environment);
         let (state, work) = start(&target);
         let task = AbortOnDropHandle::new(tokio::spawn(work));
-        running.insert(key, Running { target, state: state.clone(), _task: task });
+        running.insert(environment.clone(), Running { target, state: state.clone(), _task: task });
         state
     }
 
     /// Returns the state of the environment's task.
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<S> {
-        self.running.lock().get(&NamespacedName::new(namespace, name)).map(|known| known.state.clone())
+    pub(crate) fn get(&self, environment: &NamespacedName) -> Option<S> {
+        self.running.lock().get(environment).map(|known| known.state.clone())
     }
 
     /// Ends the environment's task.
-    pub(crate) fn remove(&self, namespace: &str, name: &str) {
-        self.running.lock().remove(&NamespacedName::new(namespace, name));
+    pub(crate) fn remove(&self, environment: &NamespacedName) {
+        self.running.lock().remove(environment);
     }
 
-    /// Ends the tasks for which `keep` (namespace, name, target) returns false.
-    pub(crate) fn retain(&self, keep: impl Fn(&str, &str, &T) -> bool) {
-        self.running.lock().retain(|key, known| keep(&key.namespace, &key.name, &known.target));
+    /// Ends the tasks for which `keep` returns false.
+    pub(crate) fn retain(&self, keep: impl Fn(&NamespacedName, &T) -> bool) {
+        self.running.lock().retain(|environment, known| keep(environment, &known.target));
     }
 }
 
@@ -82,24 +81,28 @@ mod tests {
         }
     }
 
+    fn shop(environment: &str) -> NamespacedName {
+        NamespacedName::new("shop", environment)
+    }
+
     #[tokio::test]
     async fn same_target_continues_task_and_other_target_replaces_it() {
         let tasks = Tasks::default();
-        let first = tasks.ensure("shop", "storefront", 1, endless);
-        assert!(Arc::ptr_eq(&first, &tasks.ensure("shop", "storefront", 1, endless)));
-        let second = tasks.ensure("shop", "storefront", 2, endless);
+        let first = tasks.ensure(&shop("storefront"), 1, endless);
+        assert!(Arc::ptr_eq(&first, &tasks.ensure(&shop("storefront"), 1, endless)));
+        let second = tasks.ensure(&shop("storefront"), 2, endless);
         ended(&first).await;
-        assert!(Arc::ptr_eq(&second, &tasks.get("shop", "storefront").unwrap()));
-        assert!(tasks.get("shop", "search").is_none());
+        assert!(Arc::ptr_eq(&second, &tasks.get(&shop("storefront")).unwrap()));
+        assert!(tasks.get(&shop("search")).is_none());
     }
 
     #[tokio::test]
     async fn removed_and_dropped_tasks_end() {
         let tasks = Tasks::default();
-        let [one, two, three] = ["one", "two", "three"].map(|name| tasks.ensure("shop", name, 1, endless));
-        tasks.remove("shop", "one");
+        let [one, two, three] = ["one", "two", "three"].map(|name| tasks.ensure(&shop(name), 1, endless));
+        tasks.remove(&shop("one"));
         ended(&one).await;
-        tasks.retain(|namespace, name, target| (namespace, name, *target) == ("shop", "three", 1));
+        tasks.retain(|environment, target| (environment, *target) == (&shop("three"), 1));
         ended(&two).await;
         drop(tasks);
         ended(&three).await;

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 pub(crate) use self::rounds::today;
 use self::{metrics::UsageMetrics, rounds::collect};
 use crate::{
-    api::{Flagsmith, names::EnvironmentName},
+    api::{Flagsmith, NamespacedName, Uid, names::EnvironmentName},
     memory::Memory,
     rollout::{RunningPods, sidecar::SidecarClient},
     source::{
@@ -39,7 +39,7 @@ const BYTES_MAX: usize = 32 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectionTarget {
     /// UID of the FeatureEnvironment. A name alone may be reused.
-    pub uid: String,
+    pub uid: Uid,
     /// Namespace of the FeatureEnvironment and of its pods.
     pub namespace: String,
     /// Name of the FeatureEnvironment.
@@ -122,16 +122,15 @@ impl Collector {
     /// source accepted last.
     pub fn ensure(
         &self,
-        namespace: &str,
-        name: &str,
+        environment: &NamespacedName,
         target: Option<CollectionTarget>,
         key: Option<&EnvironmentKey>,
     ) -> Option<String> {
         let Some(target) = target else {
-            self.collections.remove(namespace, name);
+            self.collections.remove(environment);
             return None;
         };
-        let collection = self.collections.ensure(namespace, name, target, |target| {
+        let collection = self.collections.ensure(environment, target, |target| {
             let state_text = Arc::new(Mutex::new(rounds::COLLECTING.to_owned()));
             let (used, unread, key) = (Arc::default(), Arc::default(), KnownKey::default());
             let collection = Collection { state_text, used, unread, key };
@@ -151,21 +150,21 @@ impl Collector {
 
     /// Returns the flags of this environment that were used since the last call, with the day on which their uses were
     /// read.
-    pub fn used(&self, namespace: &str, name: &str) -> Vec<(Arc<str>, Date)> {
-        let collection = self.collections.get(namespace, name);
+    pub fn used(&self, environment: &NamespacedName) -> Vec<(Arc<str>, Date)> {
+        let collection = self.collections.get(environment);
         let used = collection.map(|collection| std::mem::take(&mut *collection.used.lock()));
         used.unwrap_or_default().into_iter().collect()
     }
 
     /// Returns the number of running pods whose uses on the day before `today` are not known, in part. `None` until the
     /// first round of this day.
-    pub fn unread(&self, namespace: &str, name: &str, today: Date) -> Option<usize> {
-        let unread = *self.collections.get(namespace, name)?.unread.lock();
+    pub fn unread(&self, environment: &NamespacedName, today: Date) -> Option<usize> {
+        let unread = *self.collections.get(environment)?.unread.lock();
         unread.filter(|unread| unread.day == today).map(|unread| unread.pods)
     }
 
-    /// Ends the collections of environments for which `is_there` (namespace, name, UID) is false.
-    pub fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
-        self.collections.retain(|namespace, name, target| is_there(namespace, name, &target.uid));
+    /// Ends the collections of environments for which `is_there` returns false.
+    pub fn retain(&self, is_there: impl Fn(&NamespacedName, &Uid) -> bool) {
+        self.collections.retain(|environment, target| is_there(environment, &target.uid));
     }
 }

@@ -53,31 +53,27 @@ impl<V: Clone + View> Watched<V> {
     }
 
     /// Returns the view of the object with this name.
-    pub fn get(&self, namespace: &str, name: &str) -> Option<V> {
-        self.content.read().get(namespace, name).cloned()
+    pub fn get(&self, object: &NamespacedName) -> Option<V> {
+        self.content.read().get(object).cloned()
     }
 
     /// Returns the views of the objects of an environment, in the order of their names.
-    pub fn of(&self, namespace: &str, environment: &str) -> Vec<V> {
-        self.content.read().of(namespace, environment).cloned().collect()
+    pub fn of(&self, environment: &NamespacedName) -> Vec<V> {
+        self.content.read().of(environment).cloned().collect()
     }
 }
 
 impl<V: View> Watched<V> {
     /// Enters an object that this process wrote, with its new resource version. Events about earlier versions of it are
     /// ignored from now on.
-    pub fn enter_write(&self, namespace: &str, name: &str, version: &str, views: Views<V>) {
-        self.content.write().enter(NamespacedName::new(namespace, name), OwnWrite::Written(version.to_owned()), views);
+    pub fn enter_write(&self, object: NamespacedName, version: &str, views: Views<V>) {
+        self.content.write().enter(object, OwnWrite::Written(version.to_owned()), views);
     }
 
     /// Removes an object that this process deleted, with the resource version that it had. Events about this version and
     /// earlier ones are ignored from now on.
-    pub fn enter_deletion(&self, namespace: &str, name: &str, version: &str) {
-        self.content.write().enter(
-            NamespacedName::new(namespace, name),
-            OwnWrite::Deleted(version.to_owned()),
-            Vec::new(),
-        );
+    pub fn enter_deletion(&self, object: NamespacedName, version: &str) {
+        self.content.write().enter(object, OwnWrite::Deleted(version.to_owned()), Vec::new());
     }
 }
 
@@ -147,6 +143,10 @@ mod tests {
 
     impl View for String {}
 
+    fn shop(name: &str) -> NamespacedName {
+        NamespacedName::new("shop", name)
+    }
+
     fn object(name: &str, environments: &str) -> Metadata {
         let metadata = json!({"namespace": "shop", "name": name, "labels": {"of": environments}});
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
@@ -165,18 +165,18 @@ mod tests {
         }
         feed.apply_watcher_event(&Event::Apply(object("pod", "a,b")));
         feed.apply_watcher_event(&Event::Apply(object("bare", "")));
-        assert_eq!((watched.of("shop", "a"), watched.of("shop", "b")), (vec!["pod".into()], vec!["pod".into()]));
-        assert_eq!(
-            (watched.get("shop", "bare"), watched.get("shop", "pod")),
-            (Some("bare".into()), Some("pod".into()))
+        assert_eq!((watched.of(&shop("a")), watched.of(&shop("b"))), (vec!["pod".into()], vec!["pod".into()]));
+        assert_eq!((watched.get(&shop("bare")), watched.get(&shop("pod"))), (Some("bare".into()), Some("pod".into())));
+        assert!(
+            watched.of(&NamespacedName::new("other", "a")).is_empty()
+                && watched.get(&NamespacedName::new("other", "pod")).is_none()
         );
-        assert!(watched.of("other", "a").is_empty() && watched.get("other", "pod").is_none());
 
         feed.apply_watcher_event(&Event::Apply(object("pod", "b,c")));
-        assert!(watched.of("shop", "a").is_empty());
-        assert_eq!(watched.of("shop", "c"), ["pod"]);
+        assert!(watched.of(&shop("a")).is_empty());
+        assert_eq!(watched.of(&shop("c")), ["pod"]);
         feed.apply_watcher_event(&Event::Delete(object("pod", "b,c")));
-        assert!(watched.of("shop", "b").is_empty() && watched.get("shop", "pod").is_none());
+        assert!(watched.of(&shop("b")).is_empty() && watched.get(&shop("pod")).is_none());
         assert_eq!(watched.content.read().sizes(), (101, 101), "nothing is left behind");
     }
 
@@ -190,9 +190,9 @@ mod tests {
     fn event_from_before_own_write_changes_nothing() {
         let (watched, mut feed) = watched(views);
         let write = |version: u32, to: &str| {
-            watched.enter_write("shop", "x", &version.to_string(), views(&at(version, to)));
+            watched.enter_write(shop("x"), &version.to_string(), views(&at(version, to)));
         };
-        let is_in = |environment: &str| watched.of("shop", environment).len() == 1;
+        let is_in = |environment: &str| watched.of(&shop(environment)).len() == 1;
         feed.apply_watcher_event(&Event::Apply(at(3, "first")));
         write(10, "own");
         assert!(is_in("own") && !is_in("first"));
@@ -205,22 +205,22 @@ mod tests {
         assert!(is_in("other"), "the watch was faster than the answer to the write");
         feed.apply_watcher_event(&Event::Delete(at(12, "other")));
         write(12, "own");
-        assert!(watched.get("shop", "x").is_none(), "no event would remove it");
+        assert!(watched.get(&shop("x")).is_none(), "no event would remove it");
     }
 
     #[test]
     fn event_from_before_own_deletion_changes_nothing() {
         let (watched, mut feed) = watched(views);
         feed.apply_watcher_event(&Event::Apply(at(9, "before")));
-        watched.enter_deletion("shop", "x", "9");
+        watched.enter_deletion(shop("x"), "9");
         for event in [Event::Apply(at(8, "before")), Event::Apply(at(9, "before"))] {
             feed.apply_watcher_event(&event);
-            assert!(watched.get("shop", "x").is_none());
+            assert!(watched.get(&shop("x")).is_none());
         }
         feed.apply_watcher_event(&Event::Delete(at(10, "before")));
         feed.apply_watcher_event(&Event::Apply(at(11, "again")));
-        watched.enter_deletion("shop", "x", "9");
-        assert!(watched.get("shop", "x").is_some(), "the object was made again before the answer to the deletion");
+        watched.enter_deletion(shop("x"), "9");
+        assert!(watched.get(&shop("x")).is_some(), "the object was made again before the answer to the deletion");
     }
 
     /// A reconciliation deletes and writes objects whenever a user alters them. Without this, the remembered writes
@@ -230,15 +230,15 @@ mod tests {
         let (watched, mut feed) = watched(views);
         feed.apply_watcher_event(&Event::Apply(at(9, "a")));
         feed.apply_watcher_event(&Event::Delete(at(10, "a")));
-        watched.enter_deletion("shop", "x", "9");
-        watched.enter_write("shop", "y", "10", Views::new());
+        watched.enter_deletion(shop("x"), "9");
+        watched.enter_write(shop("y"), "10", Views::new());
         assert_eq!(watched.content.read().own_writes(), 0, "the watch was faster than the answers");
-        watched.enter_deletion("shop", "y", "12");
-        watched.enter_write("shop", "z", "13", Views::new());
+        watched.enter_deletion(shop("y"), "12");
+        watched.enter_write(shop("z"), "13", Views::new());
         assert_eq!(watched.content.read().own_writes(), 2);
         feed.apply_watcher_event(&Event::Apply(at(13, "a")));
         assert_eq!(watched.content.read().own_writes(), 0, "the watch has passed both");
-        watched.enter_write("shop", "z", "15", Views::new());
+        watched.enter_write(shop("z"), "15", Views::new());
         feed.apply_watcher_event(&Event::Apply(at(14, "a")));
         assert_eq!(watched.content.read().own_writes(), 1, "an event from before the write may follow");
     }
@@ -256,15 +256,15 @@ mod tests {
                 }
             };
             list(&mut feed);
-            watched.enter_write("shop", "x", "10", view("own"));
+            watched.enter_write(shop("x"), "10", view("own"));
             feed.apply_watcher_event(&Event::InitDone);
-            let found = ["own", "listed"].into_iter().find(|environment| !watched.of("shop", environment).is_empty());
+            let found = ["own", "listed"].into_iter().find(|environment| !watched.of(&shop(environment)).is_empty());
             assert_eq!(found, expected, "{listed:?}");
-            watched.enter_write("shop", "x", "12", view("later"));
+            watched.enter_write(shop("x"), "12", view("later"));
             feed.apply_watcher_event(&Event::Init);
             list(&mut feed);
             feed.apply_watcher_event(&Event::InitDone);
-            assert!(watched.of("shop", "later").is_empty(), "the list began after the write");
+            assert!(watched.of(&shop("later")).is_empty(), "the list began after the write");
         }
     }
 
@@ -274,9 +274,9 @@ mod tests {
         feed.apply_watcher_event(&Event::Apply(object("gone", "a")));
         feed.apply_watcher_event(&Event::Init);
         feed.apply_watcher_event(&Event::InitApply(object("new", "a")));
-        assert_eq!(watched.of("shop", "a"), ["gone"]);
+        assert_eq!(watched.of(&shop("a")), ["gone"]);
         feed.apply_watcher_event(&Event::InitDone);
-        assert_eq!(watched.of("shop", "a"), ["new"]);
+        assert_eq!(watched.of(&shop("a")), ["new"]);
     }
 
     /// Reads the content while the views of an object are computed.
@@ -292,7 +292,7 @@ mod tests {
         let (watched, mut feed) = watched(reading);
         CONTENT.set(Some(watched.clone()));
         feed.apply_watcher_event(&Event::Apply(object("pod", "")));
-        assert_eq!(watched.of("shop", "true"), ["pod"]);
+        assert_eq!(watched.of(&shop("true")), ["pod"]);
     }
 
     #[test]

@@ -90,13 +90,11 @@ fn steps_of_reconciliation_import_no_whole_state() {
     let importers: BTreeSet<String> =
         imports.into_iter().filter(|import| import.to == whole).map(|import| import.from.join("::")).collect();
     let expected = [
-        "controller::reconcile",
         "controller::reconcile::context",
         "controller::reconcile::reconciliation",
         "controller::reconcile::reconciliation::facts",
-        "controller::reconcile::reconciliation::publish",
+        "controller::reconcile::reconciliation::publication",
         "controller::reconcile::reconciliation::tasks",
-        "controller::reconcile::run",
     ];
     assert_eq!(importers, expected.map(str::to_owned).into());
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::{prelude::*, strategy::ValueTree};
-use remora_operator::injection::{Config, Decision, Defaults, PodContext, Reason, decide, missing_sidecar};
+use remora_operator::injection::{Config, Decision, Defaults, PodContext, SkipReason, decide, missing_sidecar};
 use serde_json::{Map, Value, json};
 
 fn config() -> Config {
@@ -199,7 +199,7 @@ proptest! {
                 prop_assert_eq!(lacks, !has);
                 prop_assert!(missing_sidecar(&patched, &context, "remora-system").is_none());
                 let again = decide(&patched, &context, &config());
-                prop_assert!(matches!(again, Decision::Skip(Reason::AlreadyInjected)), "{again:?}");
+                prop_assert!(matches!(again, Decision::Skip(SkipReason::AlreadyInjected)), "{again:?}");
             }
         }
     }
@@ -343,7 +343,7 @@ fn plain_pod() -> impl Strategy<Value = Value> {
 /// Injects Remora's sidecar like the webhook. Returns true if the pod changed.
 fn ours(pod: &mut Value) -> bool {
     match decide(pod, &PodContext::new("shop"), &config()) {
-        Decision::Skip(Reason::AlreadyInjected) => false,
+        Decision::Skip(SkipReason::AlreadyInjected) => false,
         Decision::Inject(injection) => {
             json_patch::patch(pod, &injection.patch).unwrap();
             true

@@ -79,7 +79,7 @@ fn named_in(file: &str) -> BTreeSet<String> {
 #[test]
 fn alert_of_publication_names_every_reason_of_published() {
     // The last file decides if the volumes of pods have room.
-    let files = ["publish/error.rs", "compiler/error.rs", "controller/reconcile/publish/fit.rs"];
+    let files = ["publish/error.rs", "compiler/error.rs", "controller/reconcile/publication/fit.rs"];
     let mut reasons: BTreeSet<String> = files.into_iter().flat_map(named_in).collect();
     // The first two are reasons of `Fetched`; in a namespace that is being deleted, there is nothing to do.
     for other in [Reason::ParseError, Reason::PagesChanged, Reason::NamespaceTerminating] {

@@ -176,15 +176,13 @@ pub const OBJECT_NAME: &str = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$";
 /// Largest length of such a name in bytes.
 const OBJECT_NAME_MAX: usize = 253;
 
-/// True if the text has the form [`OBJECT_NAME`]. Any other text in the path of a request to the API server may make it
-/// another request, for example a list.
+/// True if the text is a DNS-1123 subdomain: it has the form [`OBJECT_NAME`], and each part between its dots has this form.
+/// Any other text in the path of a request to the API server may make it another request, for example a list.
 pub fn is_object_name(text: &str) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = text.as_bytes();
-    bytes.len() <= OBJECT_NAME_MAX
-        && bytes.first().is_some_and(plain)
-        && bytes.last().is_some_and(plain)
-        && bytes.iter().all(|byte| plain(byte) || matches!(byte, b'-' | b'.'))
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_label =
+        |label: &str| label.chars().all(|c| plain(c) || c == '-') && label.starts_with(plain) && label.ends_with(plain);
+    text.len() <= OBJECT_NAME_MAX && text.split('.').all(is_label)
 }
 
 /// Name of a FeatureEnvironment: a DNS-1123 label of at most [`ENVIRONMENT_MAX`] characters.
@@ -272,9 +270,22 @@ mod tests {
         for name in ["a", "0", "flags", "a.b-c.d", &"a".repeat(OBJECT_NAME_MAX)] {
             assert!(is_object_name(name), "{name}");
         }
-        for name in
-            ["", "?x", "a?watch=1", "a/b", "..", "a.", "-a", "A", "a%2f", "a#b", "ä", &"a".repeat(OBJECT_NAME_MAX + 1)]
-        {
+        for name in [
+            "",
+            "?x",
+            "a?watch=1",
+            "a/b",
+            "..",
+            "a..b",
+            "a.-b",
+            "a.",
+            "-a",
+            "A",
+            "a%2f",
+            "a#b",
+            "ä",
+            &"a".repeat(OBJECT_NAME_MAX + 1),
+        ] {
             assert!(!is_object_name(name), "{name}");
         }
     }

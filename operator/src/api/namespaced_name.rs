@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use kube::{Resource, ResourceExt};
 
@@ -28,6 +28,36 @@ impl NamespacedName {
     #[must_use]
     pub fn sibling(&self, name: &str) -> Self {
         Self::new(&self.namespace, name)
+    }
+}
+
+/// UID of an object. Unlike a name, a UID is never used again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Uid(Arc<str>);
+
+impl Uid {
+    /// Returns the UID of this object.
+    #[must_use]
+    pub fn of(object: &impl Resource) -> Self {
+        Self(object.uid().unwrap_or_default().into())
+    }
+
+    /// Returns the UID as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Uid {
+    fn from(uid: &str) -> Self {
+        Self(uid.into())
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

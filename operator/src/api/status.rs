@@ -57,10 +57,9 @@ pub struct FeatureEnvironmentStatus {
     /// Delivery of the published snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivered>,
-    /// Kind of the objects that the operator is about to write, or began to, while no snapshot is published in objects of this
-    /// kind: `Secret`, and never `ConfigMap`, because the operator lists only ConfigMaps. It finds Secrets by their names, and
-    /// this field leads a later process to those of a publication that was cut off. Absent once the publication is complete, or
-    /// once its objects are deleted because `spec.delivery.as` changed back.
+    /// Kind of the objects of a publication that has begun and is not complete: `Secret`, and never
+    /// `ConfigMap`. The next controller process finds these Secrets by it, because the operator lists only ConfigMaps. Absent once the publication is complete, or once its
+    /// objects are deleted because `spec.delivery.as` changed back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "delivery::kind")]
     pub unfinished: Option<ObjectKind>,

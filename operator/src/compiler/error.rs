@@ -8,7 +8,7 @@ use crate::api::Reason;
 
 /// Kind of a compiler error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Refusal {
+pub enum RefusalKind {
     /// The document does not fit into the files of a snapshot.
     Capacity,
     /// The document contradicts itself.
@@ -28,7 +28,7 @@ pub enum Error {
     #[error("the document cannot be compiled: {problem}")]
     Refused {
         /// Kind of the error.
-        kind: Refusal,
+        kind: RefusalKind,
         /// Description of the problem and its place in the document.
         problem: String,
     },
@@ -40,7 +40,7 @@ pub enum Error {
         /// Bound in MiB.
         limit: u64,
         /// Part of the document that the child was compiling.
-        place: Place,
+        place: DocumentPlace,
     },
     /// The child exceeded a time bound.
     #[error(
@@ -52,7 +52,7 @@ pub enum Error {
         /// Kind of the time, for the message: CPU time or wall-clock time.
         clock: &'static str,
         /// Part of the document that the child was compiling.
-        place: Place,
+        place: DocumentPlace,
     },
     /// The child ended without an answer for another reason.
     #[error(
@@ -62,7 +62,7 @@ pub enum Error {
         /// Way in which the child ended, for the message.
         how: String,
         /// Part of the document that the child was compiling.
-        place: Place,
+        place: DocumentPlace,
     },
     /// The child could not be started.
     #[error("the process that compiles documents cannot be started: {0}; it is tried again")]
@@ -71,9 +71,9 @@ pub enum Error {
 
 /// Last part of the document that a child reported before it ended. Empty if it had reported none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place(pub(super) String);
+pub struct DocumentPlace(pub(super) String);
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for DocumentPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.0.is_empty() { Ok(()) } else { write!(f, ", and it was at: {}", self.0) }
     }
@@ -86,8 +86,8 @@ impl Error {
         match self {
             Self::Malformed(_) => Reason::ParseError,
             Self::ChangedBetweenPages => Reason::PagesChanged,
-            Self::Refused { kind: Refusal::Capacity, .. } => Reason::CapacityExceeded,
-            Self::Refused { kind: Refusal::Contradiction, .. } => Reason::CompileError,
+            Self::Refused { kind: RefusalKind::Capacity, .. } => Reason::CapacityExceeded,
+            Self::Refused { kind: RefusalKind::Contradiction, .. } => Reason::CompileError,
             Self::Memory { .. } => Reason::CompileOutOfMemory,
             Self::Time { .. } => Reason::CompileOutOfTime,
             Self::Crashed { .. } => Reason::CompileCrashed,

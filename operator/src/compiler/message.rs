@@ -6,7 +6,7 @@ use remora_compile::about::DocumentStats;
 use remora_compile::{File, SnapshotCounts};
 use serde::{Deserialize, Serialize};
 
-use super::error::Refusal;
+use super::error::RefusalKind;
 use crate::api::{Finding, PruneRules, Serve};
 
 /// Largest number of characters of a child's text that a message repeats.
@@ -49,7 +49,7 @@ pub(super) enum ChildAnswer {
     /// The pages come from different versions of the document.
     ChangedBetweenPages,
     /// The document contradicts itself, or does not fit into a snapshot.
-    Refused { kind: Refusal, problem: String },
+    Refused { kind: RefusalKind, problem: String },
 }
 
 /// Description of a compiled snapshot, without the bytes of its files.

@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     Bounds, Request,
-    error::{Error, Place},
+    error::{DocumentPlace, Error},
     frame::{self, BadAnswer},
     message::{ChildAnswer, SHOWN},
 };
@@ -86,7 +86,7 @@ pub(super) async fn run(program: &Path, bounds: &Bounds, request: Request) -> Re
         let _ = timeout(ENDING, drain(stderr, &mut complaint)).await;
     }
     let place = place.into_inner();
-    let place = Place(printable(&String::from_utf8_lossy(&place), SHOWN));
+    let place = DocumentPlace(printable(&String::from_utf8_lossy(&place), SHOWN));
     Err(explain(ending, &String::from_utf8_lossy(&complaint), place, bounds))
 }
 
@@ -129,7 +129,7 @@ async fn kill(child: &mut Child) {
 }
 
 /// Translates the end of a child to an error. Pure.
-fn explain(ending: Ending, complaint: &str, place: Place, bounds: &Bounds) -> Error {
+fn explain(ending: Ending, complaint: &str, place: DocumentPlace, bounds: &Bounds) -> Error {
     let crashed = |how: String, place| Error::Crashed { how, place };
     let memory = |place| Error::Memory { limit: bounds.memory >> 20, place };
     let status = match ending {
@@ -178,7 +178,7 @@ mod tests {
     use crate::api::Reason;
 
     fn explained(signal: i32, complaint: &str) -> Error {
-        let place = Place("segment \"s\" (1)".to_owned());
+        let place = DocumentPlace("segment \"s\" (1)".to_owned());
         explain(Ending::Status(ExitStatus::from_raw(signal)), complaint, place, &Bounds::of(0, 64 << 20))
     }
 

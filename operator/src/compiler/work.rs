@@ -11,7 +11,7 @@ use remora_compile::{
 };
 
 use super::{
-    error::Refusal,
+    error::RefusalKind,
     message::{ChildAnswer, CompiledHeader, Task},
     redact::redacted,
 };
@@ -77,8 +77,8 @@ fn compiled(
     document: Document,
     original: Option<&Original>,
     progress: Progress<'_>,
-) -> Result<Compiled, (Refusal, String)> {
-    let rules = rules(&task.prune).map_err(|error| (Refusal::Contradiction, error.to_string()))?;
+) -> Result<Compiled, (RefusalKind, String)> {
+    let rules = rules(&task.prune).map_err(|error| (RefusalKind::Contradiction, error.to_string()))?;
     progress.at("pruning the document");
     let pruned = prune_with_progress(document, &rules, progress);
     let server_keys: Vec<&str> = task.server_keys.iter().map(String::as_str).collect();
@@ -91,8 +91,8 @@ fn compiled(
         progress,
     };
     compile(&pruned, &options).map_err(|error| match error {
-        remora_compile::Error::Size(_) => (Refusal::Capacity, error.to_string()),
-        _ => (Refusal::Contradiction, error.to_string()),
+        remora_compile::Error::Size(_) => (RefusalKind::Capacity, error.to_string()),
+        _ => (RefusalKind::Contradiction, error.to_string()),
     })
 }
 

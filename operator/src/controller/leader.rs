@@ -22,7 +22,7 @@ use self::decide::{Decision, Sighting};
 pub use self::{fence::LeaseFence, owner::account};
 
 /// Duration of a lease without renewal.
-const LEASE_DURATION: Duration = Duration::from_secs(30);
+pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(30);
 /// Time without renewal after which the holder gives up and writes nothing more. It is well below [`LEASE_DURATION`].
 const RENEW_DEADLINE: Duration = Duration::from_secs(20);
 /// Time between two renewals by the holder.
@@ -91,7 +91,7 @@ impl Election {
     pub async fn renew_until_lost(&self) -> Lost {
         loop {
             sleep(RETRY_PERIOD).await;
-            // After a stop, another replica may have held the lease and released it. This process does not know the writes
+            // After this process was stopped (by SIGSTOP, or with a suspended machine), another replica may have held the lease and released it. This process does not know the writes
             // of that replica, and would undo them.
             if !self.fence.was_renewed_within(RENEW_DEADLINE) {
                 return Lost::Expired(self.name.clone());

@@ -228,6 +228,7 @@ mod monitoring;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::NamespacedName;
 
     #[test]
     fn step_is_counted_by_outcome() {
@@ -242,16 +243,17 @@ mod tests {
     #[test]
     fn deleted_environment_leaves_no_series() {
         let metrics = Metrics::default();
+        let shop = |name: &str| NamespacedName::new("shop", name);
         let has = |name: &str| metrics.text().unwrap().contains(&format!("environment=\"{name}\""));
         for name in ["storefront", "search"] {
-            metrics.environments.set_fetched("shop", name, 1_800_000_000.0);
-            metrics.environments.set_condition("shop", name, "Ready", true);
+            metrics.environments.set_fetched(&shop(name), 1_800_000_000.0);
+            metrics.environments.set_condition(&shop(name), "Ready", true);
         }
-        metrics.environments.retain(Some("other"), |_, _| false);
+        metrics.environments.retain(Some("other"), |_| false);
         assert!(has("storefront") && has("search"), "the watch of another namespace does not know them");
-        metrics.environments.retain(Some("shop"), |_, name| name == "search");
+        metrics.environments.retain(Some("shop"), |environment| environment.name == "search");
         assert!(!has("storefront") && has("search"));
-        metrics.environments.retain(None, |_, _| false);
+        metrics.environments.retain(None, |_| false);
         assert!(!has("search"));
     }
 }

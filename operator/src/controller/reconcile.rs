@@ -6,13 +6,13 @@
 //! | observe | `observe` | reads which revision the cluster has |
 //! | fetch | `read/fetch`, `read/refresh` | decides whether a fetch is due or requested, and fetches the document |
 //! | compile | `read/compile` | compiles the document in a child process |
-//! | guard | `accept`, `guard` | accepts the snapshot, or holds it back until a person approves it |
-//! | recover | `publish/recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
-//! | choose | `publish/choose` | selects the newest, the pinned, or the last good snapshot |
-//! | fit | `publish/fit` | withholds the selected snapshot while running pods have no room for its core |
-//! | apply | `publish/apply` | publishes the selected snapshot, and archives the one that it replaces |
-//! | withdraw | `publish/withdraw` | deletes objects that no pod mounts any more |
-//! | notify | `publish/notify` | notifies pods of the revision |
+//! | guard | `accept`, `candidate` | accepts the snapshot, or holds it back until a person approves it |
+//! | recover | `publication/recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
+//! | choose | `publication/choose` | selects the newest, the pinned, or the last good snapshot |
+//! | fit | `publication/fit` | withholds the selected snapshot while running pods have no room for its core |
+//! | apply | `publication/apply` | publishes the selected snapshot, and archives the one that it replaces |
+//! | withdraw | `publication/withdraw` | deletes objects that no pod mounts any more |
+//! | notify | `publication/notify` | notifies pods of the revision |
 //! | observe pods | `background/observe_pods` | starts the task that asks pods which revision they serve, and reads its latest counts |
 //! | listen | `background/listen` | starts the task that follows the stream of changes |
 //! | collect | `background/collect` | starts the task that sends the uses of flags to the source |
@@ -20,7 +20,7 @@
 //!
 //! `reconciliation` runs the steps in this order, and collects what they return as the facts of the report. The state
 //! between two reconciliations is a value for each step that needs one (`state`). While a source or a compilation is slow,
-//! `publish/restore` restores published objects. `run` watches the objects whose changes
+//! `publication/restore` restores published objects. `run` watches the objects whose changes
 //! cause reconciliations.
 //!
 //! A failure of any step leaves the published snapshot as it is. The step is retried with a growing back-off. A
@@ -29,21 +29,22 @@
 
 mod accept;
 mod background;
+mod bounds;
+mod candidate;
 mod context;
+mod deletion;
 mod desired;
 mod environment;
 mod error;
-mod guard;
 mod memory;
 mod namespace_bound;
 mod observe;
-mod publish;
+mod publication;
 mod read;
 mod reconciliation;
 mod report;
 mod run;
 mod schedule;
-mod shared;
 mod state;
 mod turns;
 
@@ -51,13 +52,13 @@ use std::{convert::Infallible, sync::Arc};
 
 use kube::{core::DeserializeGuard, runtime::controller::Action};
 
+use self::environment::Environment;
 pub use self::{
     context::{Context, Deps},
     error::Error,
     memory::SNAPSHOTS_MAX,
     run::run,
 };
-use self::{environment::Environment, state::Uid};
 use crate::api::FeatureEnvironment;
 
 /// Reconciles one FeatureEnvironment and returns when to reconcile it next. It never fails: each failure sets its own
@@ -86,16 +87,16 @@ pub async fn reconcile(
     }
     context.publisher.ready().await;
     let environment = Environment::new(environment);
-    let Some(_turn) = context.turns.begin(&environment.namespace, &environment.name) else {
-        // A trigger follows. Should it be lost, the environment asks again.
+    let Some(_turn) = context.turns.begin(&environment.name) else {
+        // `Turns` sends a trigger when the turn comes. The requeue covers a trigger that is lost.
         return Ok(Action::requeue(schedule::UPKEEP));
     };
-    let uid = Uid(environment.uid.clone());
-    let mut state = match context.states.take(&uid) {
+    let _under_way = context.under_way.begin(&environment.name, &environment.uid, &environment.deletion);
+    let mut state = match context.states.take(&environment.uid) {
         Some(state) => state,
         None => reconciliation::first_state(&environment, &context).await,
     };
     let next = reconciliation::run(&environment, &context, &mut state).await;
-    context.states.put(uid, state);
+    context.states.put(environment.uid, state);
     Ok(next)
 }

@@ -10,7 +10,7 @@ use super::{
     quote::quote,
     startup_timeout::StartupTimeout,
 };
-use crate::api::names::{EnvironmentName, GROUP, annotation, sidecar};
+use crate::api::names::{EnvironmentName, GROUP, annotation, is_object_name, sidecar};
 
 /// Largest number of environments of one pod. Each is a volume of its own, which is in memory twice while it changes.
 pub(super) const MOST_ENVIRONMENTS: usize = 8;
@@ -273,10 +273,7 @@ fn port(text: &str) -> Option<u16> {
 }
 
 fn secret(text: &str) -> Option<String> {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let is_label =
-        |label: &str| label.chars().all(|c| plain(c) || c == '-') && label.starts_with(plain) && label.ends_with(plain);
-    (text.len() <= 253 && text.split('.').all(is_label)).then(|| text.to_owned())
+    is_object_name(text).then(|| text.to_owned())
 }
 
 pub(super) fn log_level(text: &str) -> Option<&'static str> {

@@ -32,7 +32,7 @@ pub use self::{
     ca::{Ca, Certificate, Leaf, SignError, Unusable},
     files::{Files, Unreadable},
     registration::{Registered, update},
-    renewal::{Reason, Validity, needs_renewal},
+    renewal::{RenewalReason, Validity, needs_renewal},
     rotation::{CertificateManager, Error},
     secret::{Contents, ForeignSecret},
     serving::Serving,

@@ -45,7 +45,7 @@ impl<'a> PodContext<'a> {
 #[derive(Debug)]
 pub enum Decision {
     /// The pod is admitted unchanged.
-    Skip(Reason),
+    Skip(SkipReason),
     /// The pod is denied.
     Deny(Refusal),
     /// The pod is injected.
@@ -65,7 +65,7 @@ pub struct Injection {
 #[derive(Debug)]
 pub(super) enum NotInjected {
     /// The pod is admitted unchanged.
-    Skip(Reason),
+    Skip(SkipReason),
     /// The pod is denied.
     Deny(Refusal),
 }
@@ -76,9 +76,9 @@ impl<T: Into<Refusal>> From<T> for NotInjected {
     }
 }
 
-/// Reason for admitting a pod unchanged.
+/// SkipReason for admitting a pod unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum SkipReason {
     /// The pod has no inject annotation. The registration excludes such pods, unless somebody changed it.
     NotRequested,
     /// The pod's annotation is `false`.
@@ -96,39 +96,41 @@ pub enum Reason {
     AlreadyInjected,
 }
 
-impl Reason {
+impl SkipReason {
     /// Returns the value of the metric's label.
     pub fn label(self) -> &'static str {
         match self {
-            Reason::NotRequested => "not_requested",
-            Reason::OptedOut => "opted_out",
-            Reason::SystemNamespace => "system_namespace",
-            Reason::MirrorPod => "mirror_pod",
-            Reason::HostNetwork => "host_network",
-            Reason::Windows => "windows",
-            Reason::AlreadyInjected => "already_injected",
+            SkipReason::NotRequested => "not_requested",
+            SkipReason::OptedOut => "opted_out",
+            SkipReason::SystemNamespace => "system_namespace",
+            SkipReason::MirrorPod => "mirror_pod",
+            SkipReason::HostNetwork => "host_network",
+            SkipReason::Windows => "windows",
+            SkipReason::AlreadyInjected => "already_injected",
         }
     }
 
     /// Returns the warning for an author who requested a sidecar and gets none.
     pub fn warning(self) -> Option<&'static str> {
         match self {
-            Reason::NotRequested | Reason::OptedOut | Reason::AlreadyInjected => None,
-            Reason::SystemNamespace => Some(
+            SkipReason::NotRequested | SkipReason::OptedOut | SkipReason::AlreadyInjected => None,
+            SkipReason::SystemNamespace => Some(
                 "the pod gets no Remora sidecar: pods of this namespace are never injected; create it in another one",
             ),
-            Reason::MirrorPod => Some(
+            SkipReason::MirrorPod => Some(
                 "the pod gets no Remora sidecar: the API server cannot change a mirror pod; create it as a Pod object",
             ),
-            Reason::HostNetwork => Some(
+            SkipReason::HostNetwork => Some(
                 "the pod gets no Remora sidecar: with hostNetwork, its localhost is the node's; remove hostNetwork",
             ),
-            Reason::Windows => Some("the pod gets no Remora sidecar: Windows is not supported; run the pod on Linux"),
+            SkipReason::Windows => {
+                Some("the pod gets no Remora sidecar: Windows is not supported; run the pod on Linux")
+            }
         }
     }
 }
 
-/// Reason for denying a pod.
+/// SkipReason for denying a pod.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// An annotation has an invalid value.
@@ -201,7 +203,7 @@ fn inject(pod: &Value, context: &PodContext<'_>, config: &Config) -> Result<Inje
     let plan = Plan::new(&parts, &request, config, layout, warnings);
     let patch = patch(&parts, &plan);
     if patch.0.is_empty() {
-        return Err(NotInjected::Skip(Reason::AlreadyInjected));
+        return Err(NotInjected::Skip(SkipReason::AlreadyInjected));
     }
     Ok(Injection { patch, warnings: plan.warnings })
 }
@@ -233,13 +235,13 @@ pub(super) fn parse_request<'a>(
     own_namespace: &str,
 ) -> Result<(Pod<'a>, ParsedOptions), NotInjected> {
     let Some(annotations) = pod.pointer("/metadata/annotations").and_then(Value::as_object) else {
-        return Err(NotInjected::Skip(Reason::NotRequested));
+        return Err(NotInjected::Skip(SkipReason::NotRequested));
     };
     if !annotations.contains_key(annotation::INJECT) {
-        return Err(NotInjected::Skip(Reason::NotRequested));
+        return Err(NotInjected::Skip(SkipReason::NotRequested));
     }
     if annotations::opted_out(annotations) {
-        return Err(NotInjected::Skip(Reason::OptedOut));
+        return Err(NotInjected::Skip(SkipReason::OptedOut));
     }
     let parts = Pod::read(pod)?;
     if let Some(reason) = skip_reason(&parts, context, own_namespace) {
@@ -270,19 +272,19 @@ pub(super) fn is_system(namespace: &str, own_namespace: &str) -> bool {
     SYSTEM_NAMESPACES.contains(&namespace) || namespace == own_namespace
 }
 
-fn skip_reason(pod: &Pod<'_>, context: &PodContext<'_>, own_namespace: &str) -> Option<Reason> {
+fn skip_reason(pod: &Pod<'_>, context: &PodContext<'_>, own_namespace: &str) -> Option<SkipReason> {
     // Dry runs in the operator's own namespace are allowed: the self-check uses them, and they start no pod.
     let is_self_check = context.dry_run && context.namespace == own_namespace;
     let member = |object: &str, key: &str| pod.spec.get(object).and_then(|object| object.get(key));
     let is_windows = |value: Option<&Value>| value.and_then(Value::as_str) == Some("windows");
     if is_system(context.namespace, own_namespace) && !is_self_check {
-        Some(Reason::SystemNamespace)
+        Some(SkipReason::SystemNamespace)
     } else if pod.annotations.contains_key(MIRROR) {
-        Some(Reason::MirrorPod)
+        Some(SkipReason::MirrorPod)
     } else if is_windows(member("os", "name")) || is_windows(member("nodeSelector", "kubernetes.io/os")) {
-        Some(Reason::Windows)
+        Some(SkipReason::Windows)
     } else if pod.spec.get("hostNetwork") == Some(&Value::Bool(true)) {
-        Some(Reason::HostNetwork)
+        Some(SkipReason::HostNetwork)
     } else {
         None
     }

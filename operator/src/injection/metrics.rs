@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::decide::{Reason, Refusal};
+use super::decide::{Refusal, SkipReason};
 
 /// Outcome of an admission request.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) enum Outcome {
     /// The pod is injected, and it is unknown if one of its environments exists.
     InjectedEnvironmentUnknown,
     /// The pod is admitted unchanged.
-    Skipped(Reason),
+    Skipped(SkipReason),
     /// The request does not create a pod.
     SkippedNoNewPod,
     /// The pod is denied.

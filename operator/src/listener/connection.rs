@@ -163,7 +163,7 @@ async fn answer(
 
 /// Reason why a request does not reach the router, or gets no answer from it in time.
 #[derive(Clone, Copy, Debug)]
-enum Refusal {
+enum RequestError {
     NoLength,
     TooLarge,
     Overloaded,
@@ -172,21 +172,23 @@ enum Refusal {
     Slow,
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for RequestError {
     fn into_response(self) -> axum::response::Response {
         let (status, text) = match self {
-            Refusal::NoLength => (StatusCode::LENGTH_REQUIRED, "the request has no content-length: send one\n"),
-            Refusal::TooLarge => {
+            RequestError::NoLength => (StatusCode::LENGTH_REQUIRED, "the request has no content-length: send one\n"),
+            RequestError::TooLarge => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than this port accepts: send a smaller one\n")
             }
-            Refusal::Overloaded => {
+            RequestError::Overloaded => {
                 (StatusCode::SERVICE_UNAVAILABLE, "too many request bodies are in progress: try again later\n")
             }
-            Refusal::SlowBody => (StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive: send it faster\n"),
-            Refusal::BrokenBody => {
+            RequestError::SlowBody => {
+                (StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive: send it faster\n")
+            }
+            RequestError::BrokenBody => {
                 (StatusCode::BAD_REQUEST, "the body ended before its content-length: send all of it\n")
             }
-            Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "the answer took too long: try again later\n"),
+            RequestError::Slow => (StatusCode::REQUEST_TIMEOUT, "the answer took too long: try again later\n"),
         };
         let mut response = (status, text).into_response();
         // The rest of an unread body would be parsed as the head of the next request.
@@ -200,30 +202,33 @@ async fn complete(
     request: Request<Incoming>,
     slot: &Slot,
     limits: &Limits,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, RequestError> {
     let deadline = tokio::time::Instant::now() + limits.request;
     let (head, body) = request.into_parts();
-    let length = body.size_hint().exact().ok_or(Refusal::NoLength)?;
-    let length = usize::try_from(length).map_err(|_| Refusal::TooLarge)?;
+    let length = body.size_hint().exact().ok_or(RequestError::NoLength)?;
+    let length = usize::try_from(length).map_err(|_| RequestError::TooLarge)?;
     if length > limits.largest_body {
-        return Err(Refusal::TooLarge);
+        return Err(RequestError::TooLarge);
     }
-    timeout_at(deadline, slot.reserve(length)).await.map_err(|_| Refusal::Overloaded)?;
+    timeout_at(deadline, slot.reserve(length)).await.map_err(|_| RequestError::Overloaded)?;
     let reading = timeout(limits.body, read(body, length));
-    let body = timeout_at(deadline, reading).await.map_err(|_| Refusal::SlowBody)?.map_err(|_| Refusal::SlowBody)??;
+    let body = timeout_at(deadline, reading)
+        .await
+        .map_err(|_| RequestError::SlowBody)?
+        .map_err(|_| RequestError::SlowBody)??;
     slot.answering();
     let request = Request::from_parts(head, Body::from(body));
     match timeout_at(deadline, router.clone().oneshot(request)).await {
         Ok(Ok(answer)) => Ok(answer),
-        Err(_) => Err(Refusal::Slow),
+        Err(_) => Err(RequestError::Slow),
     }
 }
 
 /// Reads a whole body into one buffer, which is allocated once.
-async fn read(mut body: Incoming, length: usize) -> Result<Bytes, Refusal> {
+async fn read(mut body: Incoming, length: usize) -> Result<Bytes, RequestError> {
     let mut whole = Vec::with_capacity(length);
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(|_| Refusal::BrokenBody)?.into_data() {
+        if let Ok(data) = frame.map_err(|_| RequestError::BrokenBody)?.into_data() {
             whole.extend_from_slice(&data);
         }
     }

@@ -49,7 +49,7 @@ impl From<File> for Content<'_> {
 
 /// Revision that is published, and the set of objects that holds its core.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(super) struct CoreLocation {
     pub(super) revision: Revision,
     /// `None` if the core is one object.
     pub(super) set: Option<CoreSet>,
@@ -57,7 +57,7 @@ pub(super) struct Placed {
     pub(super) overrides: Option<usize>,
 }
 
-impl Placed {
+impl CoreLocation {
     /// Reads the annotations of the object `core`. `None` if they name no revision.
     pub(super) fn of(core: &ObjectMeta) -> Option<Self> {
         let revision = owner::annotation(core, annotation::REVISION).map(Revision::new)?;
@@ -82,8 +82,8 @@ impl Placed {
         }
     }
 
-    /// True if more files divide the overrides than before. The last of them are written first then: each file that is
-    /// replaced has overrides that only later files have from then on.
+    /// True if the snapshot has more overrides files than the published one. New files are then written before replaced
+    /// ones, because a replaced file no longer has the identities that moved to a new file.
     pub(super) fn divides_further(&self, before: Option<&Self>) -> bool {
         before.is_some_and(|before| before.overrides.is_some() && before.overrides < self.overrides)
     }

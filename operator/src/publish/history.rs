@@ -59,7 +59,7 @@ impl Publisher {
         destination: &Destination,
         past: &ArchivedRevision,
     ) -> Result<Option<Snapshot>, Error> {
-        let _permit = self.reads.acquire(&destination.owner).await;
+        let _permit = self.permits.read(&destination.owner.namespace).await;
         let objects = destination.current();
         let mut reading = Reading::new(&self.memory, &destination.owner.namespace);
         let mut files = Vec::new();

@@ -25,9 +25,9 @@ const RECORDS_BYTES: usize = 4 << 20;
 
 /// Metadata of an object that the publisher reads.
 #[derive(Clone, Debug)]
-pub struct Published;
+pub struct ObjectSelection;
 
-impl Selection for Published {
+impl Selection for ObjectSelection {
     const CONTROLLER: bool = true;
     const MANAGER: Option<&'static str> = Some(FIELD_MANAGER);
 
@@ -49,7 +49,7 @@ impl Selection for Published {
 }
 
 /// Metadata of a ConfigMap, without the parts that the controller does not read.
-pub type ConfigMapMetadata = PartialObject<ConfigMap, Published>;
+pub type ConfigMapMetadata = PartialObject<ConfigMap, ObjectSelection>;
 
 /// Returns what the publisher reads of this metadata.
 pub(super) fn selected(metadata: ObjectMeta) -> ObjectMeta {
@@ -107,7 +107,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::publish::objects;
+    use crate::{api::NamespacedName, publish::objects};
 
     fn object(metadata: &Value) -> ObjectMeta {
         serde_json::from_str::<ConfigMapMetadata>(&json!({"metadata": metadata}).to_string()).unwrap().metadata
@@ -169,7 +169,11 @@ mod tests {
             let object = recorded("shop", name, environment, bytes);
             let (objects, mut feed) = objects();
             feed.apply_watcher_event(&Event::Apply(object.clone()));
-            assert_eq!(objects.get("shop", name).unwrap().large_part(), expected, "{name} of {environment}");
+            assert_eq!(
+                objects.get(&NamespacedName::new("shop", name)).unwrap().large_part(),
+                expected,
+                "{name} of {environment}"
+            );
             assert_eq!(record_bytes(&selected(object.metadata)), expected, "{name} of {environment}");
         }
     }
@@ -178,7 +182,7 @@ mod tests {
     fn environment_within_its_share_keeps_its_record_whatever_others_have() {
         const SHARE: usize = 16;
         let (objects, mut feed) = objects();
-        let kept = |name: &str| objects.get("shop", name).unwrap().large_part();
+        let kept = |name: &str| objects.get(&NamespacedName::new("shop", name)).unwrap().large_part();
         let small = |number: usize| {
             let environment = format!("e{number}");
             recorded("shop", &format!("remora-{environment}-v3-core"), &environment, RECORDS_BYTES / SHARE / 2)
@@ -212,7 +216,9 @@ mod tests {
             |namespace: &str, number: usize| recorded(namespace, &name(number), &format!("e{number}"), RECORD_BYTES);
         let (objects, mut feed) = objects();
         let has_record = |namespace: &str, number: usize| {
-            objects.get(namespace, &name(number)).is_some_and(|found| found.large_part() == RECORD_BYTES)
+            objects
+                .get(&NamespacedName::new(namespace, &name(number)))
+                .is_some_and(|found| found.large_part() == RECORD_BYTES)
         };
         let kept = |namespace: &str| (0..ALL).filter(|number| has_record(namespace, *number)).count();
         for number in 0..ALL {
@@ -220,7 +226,11 @@ mod tests {
         }
         feed.apply_watcher_event(&Event::Apply(core("shop", 0)));
         assert_eq!((kept("noisy"), kept("shop")), (RECORDS_BYTES / RECORD_BYTES, 1));
-        assert_eq!(objects.of("noisy", &format!("e{}", ALL - 1)).len(), 1, "the object is known without its record");
+        assert_eq!(
+            objects.of(&NamespacedName::new("noisy", &format!("e{}", ALL - 1))).len(),
+            1,
+            "the object is known without its record"
+        );
 
         // A list has the same objects, and does not count those before it.
         feed.apply_watcher_event(&Event::Init);
@@ -230,7 +240,7 @@ mod tests {
         feed.apply_watcher_event(&Event::InitDone);
         assert_eq!((kept("noisy"), kept("shop")), (RECORDS_BYTES / RECORD_BYTES, 0));
 
-        let last = objects.get("noisy", &name(ALL - 1)).unwrap();
+        let last = objects.get(&NamespacedName::new("noisy", &name(ALL - 1))).unwrap();
         let digest = record_digest(&"x".repeat(RECORD_BYTES));
         assert_eq!(owner::annotation(&last, annotation::RECORD), Some(digest.as_str()), "its record can be compared");
 

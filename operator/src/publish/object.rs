@@ -6,7 +6,7 @@ use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use remora_snapshot::files;
 
 use super::{
-    core::{Content, Placed},
+    core::{Content, CoreLocation},
     owner::{self, Owner, is_our_apply},
     record::Record,
     record_bounds::{RECORD_BYTES, record_digest},
@@ -37,7 +37,7 @@ pub(super) struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// Returns the desired object with this content of the published revision.
-    pub(super) fn live(owner: &Owner, content: Content<'a>, placed: &Placed, record: Option<&Record>) -> Self {
+    pub(super) fn live(owner: &Owner, content: Content<'a>, placed: &CoreLocation, record: Option<&Record>) -> Self {
         let mut annotations = annotations(&content);
         // Only the core has annotations that change with every revision, so other objects are not written while their
         // bytes are the same.
@@ -176,7 +176,7 @@ mod tests {
 
     /// Returns the desired object of the first file.
     fn wanted<'a>(owner: &Owner, snapshot: &'a Snapshot) -> Wanted<'a> {
-        let placed = Placed::next(snapshot, None);
+        let placed = CoreLocation::next(snapshot, None);
         Wanted::live(owner, (&snapshot.files[0]).into(), &placed, None)
     }
 
@@ -238,7 +238,7 @@ mod tests {
     fn only_core_object_has_revision_annotation() {
         let file = File::new("overrides-00".to_owned(), vec![1]);
         let has_revision = |file: &File| {
-            let wanted = Wanted::live(&owner(), file.into(), &Placed::next(&snapshot(), None), None);
+            let wanted = Wanted::live(&owner(), file.into(), &CoreLocation::next(&snapshot(), None), None);
             wanted.annotations.contains_key(annotation::REVISION)
         };
         assert!(!has_revision(&file));

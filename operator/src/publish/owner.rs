@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use remora_snapshot::files::{self, CoreSet};
 
 use crate::api::{
-    ObjectKind,
+    NamespacedName, ObjectKind,
     names::{EnvironmentName, FIELD_MANAGER, FORMAT, Format, label},
 };
 
@@ -67,6 +67,16 @@ impl Collection<'_> {
 }
 
 impl Owner {
+    /// Returns the name of the FeatureEnvironment.
+    pub(super) fn name(&self) -> NamespacedName {
+        self.object(self.environment.as_str())
+    }
+
+    /// Returns the name of an object of this owner.
+    pub(super) fn object(&self, name: &str) -> NamespacedName {
+        NamespacedName::new(&self.namespace, name)
+    }
+
     /// Lists the names of the objects that hold the parts of a core in this set.
     pub(super) fn parts(&self, set: CoreSet) -> impl Iterator<Item = String> {
         (0..files::MAX_CORE_PARTS).map(move |part| self.environment.object(&files::core_part(set, part)))

@@ -7,7 +7,7 @@ use remora_compile::digest::Digest;
 use remora_snapshot::{Pointer, files};
 
 use super::{
-    Destination, Error, File, Owner, Publisher, Record, Snapshot, core, object,
+    Destination, Error, File, Publisher, Record, Snapshot, core, object,
     owner::{self, Collection},
     record_bounds::is_revision,
     snapshot::{Reading, are_bounded},
@@ -15,29 +15,7 @@ use super::{
 use crate::{
     api::Revision,
     api::names::{FORMAT, Format, annotation},
-    fair_semaphore::{FairSemaphore, Permit},
 };
-
-/// Number of snapshots that are read from the cluster at a time. An object is in memory before its size is known and its
-/// memory can be reserved ([`Reading`]).
-const READS: usize = 1;
-
-/// Permit for reading a snapshot from the cluster, which several publishers may share. Namespaces take turns.
-#[derive(Clone, Debug)]
-pub struct SnapshotReads(FairSemaphore);
-
-impl Default for SnapshotReads {
-    fn default() -> Self {
-        Self(FairSemaphore::new(READS))
-    }
-}
-
-impl SnapshotReads {
-    /// Waits for the place.
-    pub(super) async fn acquire(&self, owner: &Owner) -> Permit {
-        self.0.acquire(&owner.namespace).await
-    }
-}
 
 impl Publisher {
     /// Returns the revision that is published in the current format, according to its core: the core of the published
@@ -88,7 +66,7 @@ impl Publisher {
     /// # Errors
     /// If the API server rejects a request or does not answer in time, or the namespace has no memory for the snapshot.
     pub async fn read_published(&self, destination: &Destination) -> Result<Option<(Snapshot, Option<Record>)>, Error> {
-        let _place = self.reads.acquire(&destination.owner).await;
+        let _place = self.permits.read(&destination.owner.namespace).await;
         let Some((objects, _)) = self.published(destination) else {
             return Ok(None);
         };

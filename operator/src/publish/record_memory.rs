@@ -15,7 +15,8 @@ const NODE: usize = 11 * 2 * size_of::<String>() + 112;
 const NODE_PAIRS: usize = 5;
 
 impl Record {
-    /// Returns the memory in bytes that this record takes, or the next one: its history also has this revision.
+    /// Returns an upper bound in bytes for the memory of this record and of the next one, whose history has this revision,
+    /// too.
     pub fn memory_bytes(&self) -> usize {
         let pasts = [&self.history, &self.dropped, &self.archived_in_other_kind].into_iter().flatten();
         let revision = 2 * size_of::<ArchivedRevision>() + map(&self.files) + self.changes.as_ref().map_or(0, changes);

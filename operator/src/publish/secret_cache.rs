@@ -1,6 +1,17 @@
 //! Cache of the metadata of Secrets that carry snapshots. The operator neither lists nor watches them, because that
 //! requires the right to read all Secrets. It gets each Secret by its known name: when the process starts, and in
 //! a reconciliation that begins at least 60 s after the last poll.
+//!
+//! No Secret is left behind, whenever a process ends:
+//!
+//! 1. Before the first Secret of an environment is written, the status says so (`status.unfinished`). A process that starts
+//!    looks for Secrets only where the status, or `spec.delivery.as`, names them.
+//! 2. A process that starts discovers the Secrets by their names: each series of files in order, beyond a gap of missing
+//!    numbers, because the process before may have ended between two writes or two deletions.
+//! 3. A write without an answer may arrive until the API server gives it up. For so long, its Secret is looked for by each
+//!    poll, and so is a Secret that was deleted soon after the start.
+//! 4. Every poll repeats the gets of the known Secrets: somebody may have altered or deleted one.
+//! 5. `status.unfinished` disappears once the publication is complete, or its Secrets are deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -42,17 +53,17 @@ type Named = BTreeMap<String, Arc<ObjectMeta>>;
 
 impl SecretCache {
     pub(super) fn get(&self, owner: &Owner, name: &str) -> Option<Arc<ObjectMeta>> {
-        self.0.lock().get(&key(owner))?.get(name).cloned()
+        self.0.lock().get(&owner.name())?.get(name).cloned()
     }
 
     pub(super) fn all(&self, owner: &Owner) -> Vec<Arc<ObjectMeta>> {
-        self.0.lock().get(&key(owner)).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
+        self.0.lock().get(&owner.name()).map(|objects| objects.values().cloned().collect()).unwrap_or_default()
     }
 
     /// Caches the metadata of an object. `None` means that the object does not exist.
     pub(super) fn put(&self, owner: &Owner, name: &str, found: Option<ObjectMeta>) {
         let mut environments = self.0.lock();
-        let objects = environments.entry(key(owner)).or_default();
+        let objects = environments.entry(owner.name()).or_default();
         match found {
             Some(found) => objects.insert(name.to_owned(), Arc::new(found)),
             None => objects.remove(name),
@@ -60,22 +71,18 @@ impl SecretCache {
     }
 
     /// Drops the Secrets of deleted environments.
-    pub(super) fn retain(&self, is_there: impl Fn(&str, &str) -> bool) {
-        self.0.lock().retain(|key, _| is_there(&key.namespace, &key.name));
+    pub(super) fn retain(&self, is_there: impl Fn(&NamespacedName) -> bool) {
+        self.0.lock().retain(|environment, _| is_there(environment));
     }
 }
 
-fn key(owner: &Owner) -> NamespacedName {
-    NamespacedName::new(&owner.namespace, owner.environment.as_str())
-}
-
 impl WriteCache {
-    /// Looks for a Secret from now on that a write on its way may create.
+    /// Polls for this Secret for [`LATE`], because a write without an answer may still create it.
     pub(super) fn expect_late(&mut self, name: String) {
         self.late.insert(name, Instant::now() + LATE);
     }
 
-    /// Looks for a deleted Secret while writes of the process before may arrive, which create it again.
+    /// Polls for a deleted Secret for [`LATE`] if a write of the previous process may create it again.
     pub(super) fn deleted(&mut self, name: &str) {
         if self.discovered.is_some_and(|discovered| discovered.elapsed() < LATE) {
             self.expect_late(name.to_owned());
@@ -174,7 +181,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Finds the Secrets of these files, and ends where [`GAP`] tells. Returns their number.
+    /// Gets the Secrets of these files in order, and stops after more than [`GAP`] missing ones in a row. Returns their number.
     async fn discover_series(
         &self,
         format: Format,

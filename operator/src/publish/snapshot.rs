@@ -28,20 +28,20 @@ pub struct Snapshot {
     pub files: Vec<File>,
     /// Digests of the parts in which the core is published. Empty if the core is published in one object.
     pub(super) parts: Vec<Digest>,
-    kept: Kept,
+    memory_hold: MemoryHold,
 }
 
 /// Memory that a snapshot has reserved. It is no part of the content, so all are equal.
 #[derive(Clone, Debug, Default)]
-struct Kept(Option<Arc<Reserved>>);
+struct MemoryHold(Option<Arc<Reserved>>);
 
-impl PartialEq for Kept {
+impl PartialEq for MemoryHold {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Kept {}
+impl Eq for MemoryHold {}
 
 /// File of a snapshot. Each file is published in one object, except a core that needs several.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,28 +77,28 @@ impl Snapshot {
     pub fn new(revision: Revision, mut files: Vec<File>) -> Self {
         files.sort_by(|a, b| a.is_core().cmp(&b.is_core()).then_with(|| a.name.cmp(&b.name)));
         let parts = files.last().filter(|last| last.is_core()).map(|core| part_digests(&core.bytes));
-        Self { revision, parts: parts.unwrap_or_default(), files, kept: Kept::default() }
+        Self { revision, parts: parts.unwrap_or_default(), files, memory_hold: MemoryHold::default() }
     }
 
     /// Reserves the memory that the snapshot takes, until it is dropped. `record_bytes` is the memory of its record.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]: the namespace has used up its share. The snapshot must not be kept then.
-    pub fn keep_in(&mut self, memory: &Arc<Memory>, namespace: &str, record_bytes: usize) -> Result<(), Error> {
+    pub fn reserve_in(&mut self, memory: &Arc<Memory>, namespace: &str, record_bytes: usize) -> Result<(), Error> {
         let bytes = self.size() + BESIDE_FILES + record_bytes;
         // A snapshot that was read has the memory of its files.
-        let reserved = match self.kept.0.take().and_then(Arc::into_inner) {
+        let reserved = match self.memory_hold.0.take().and_then(Arc::into_inner) {
             Some(mut reserved) => reserved.resize(bytes).map(|()| reserved),
             None => memory.share(namespace).reserve(bytes),
         };
         let reserved = reserved.map_err(|_| Error::OutOfMemory { bytes, limit: memory.bytes() })?;
-        self.kept = Kept(Some(Arc::new(reserved)));
+        self.memory_hold = MemoryHold(Some(Arc::new(reserved)));
         Ok(())
     }
 
     /// Takes over the memory that was reserved while the snapshot was read.
     pub(super) fn holding(mut self, reading: Reading) -> Self {
-        self.kept = Kept(reading.reserved.map(Arc::new));
+        self.memory_hold = MemoryHold(reading.reserved.map(Arc::new));
         self
     }
 

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use crate::api::NamespacedName;
+use crate::api::{NamespacedName, names::EnvironmentName};
 
 /// Number of notifications in progress for each environment that has one. Clones share the numbers.
 #[derive(Clone, Debug, Default)]
@@ -19,15 +19,15 @@ pub(super) struct Notifying {
 
 impl InProgress {
     /// Begins a notification of the environment's pods.
-    pub(super) fn begin(&self, namespace: &str, environment: &str) -> Notifying {
-        let key = NamespacedName::new(namespace, environment);
+    pub(super) fn begin(&self, namespace: &str, environment: &EnvironmentName) -> Notifying {
+        let key = NamespacedName::new(namespace, environment.as_str());
         *self.0.lock().entry(key.clone()).or_default() += 1;
         Notifying { all: self.clone(), key }
     }
 
     /// True if a notification of the environment's pods is in progress.
-    pub(super) fn contains(&self, namespace: &str, environment: &str) -> bool {
-        self.0.lock().contains_key(&NamespacedName::new(namespace, environment))
+    pub(super) fn contains(&self, namespace: &str, environment: &EnvironmentName) -> bool {
+        self.0.lock().contains_key(&NamespacedName::new(namespace, environment.as_str()))
     }
 }
 
@@ -50,11 +50,12 @@ mod tests {
     #[test]
     fn environment_is_in_progress_until_its_last_notification_ends() {
         let all = InProgress::default();
-        let (first, second) = (all.begin("shop", "a"), all.begin("shop", "a"));
+        let [a, b]: [EnvironmentName; 2] = ["a", "b"].map(|name| name.parse().unwrap());
+        let (first, second) = (all.begin("shop", &a), all.begin("shop", &a));
         drop(first);
-        assert!(all.contains("shop", "a") && !all.contains("shop", "b") && !all.contains("other", "a"));
+        assert!(all.contains("shop", &a) && !all.contains("shop", &b) && !all.contains("other", &a));
         drop(second);
-        assert!(!all.contains("shop", "a"));
+        assert!(!all.contains("shop", &a));
         assert!(all.0.lock().is_empty());
     }
 }

@@ -15,13 +15,13 @@ use crate::{
 const ANNOTATION_MAX: usize = 256 << 10;
 
 /// A pod without the fields that the rollout does not read.
-pub type InjectedPod = PartialObject<Pod, Read, Spec, Status>;
+pub type InjectedPod = PartialObject<Pod, PodSelection, Spec, Status>;
 
 /// The annotation with the requested environments, and those with their revisions.
 #[derive(Clone, Debug)]
-pub struct Read;
+pub struct PodSelection;
 
-impl Selection for Read {
+impl Selection for PodSelection {
     fn annotation(key: &str) -> usize {
         if key == annotation::INJECT || key.starts_with(annotation::REVISION) { ANNOTATION_MAX } else { 0 }
     }

@@ -44,7 +44,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Nudger {
     client: Client,
     pods: RunningPods,
-    pace: Arc<Pace>,
+    patches: Patches,
     in_progress: InProgress,
 }
 
@@ -59,7 +59,7 @@ impl Default for Patches {
 }
 
 /// Outcome of a notification.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nudged {
     /// Number of pods that serve the environment.
     pub pods: usize,
@@ -67,6 +67,8 @@ pub struct Nudged {
     pub notified: usize,
     /// Number of pods that could not be patched. Kubelet updates them within 60 to 90 seconds all the same.
     pub failed: usize,
+    /// First of these failures: the pod and the problem.
+    pub failure: Option<String>,
 }
 
 /// Error: the pods of an environment are not known.
@@ -94,15 +96,9 @@ pub(super) fn is_unnotified(pod: &Injected, revision: &Revision, published_at: O
 }
 
 impl Nudger {
-    /// Creates a nudger that patches `pods` through this client.
-    pub fn new(client: Client, pods: RunningPods) -> Self {
-        Self { client, pods, pace: Patches::default().0, in_progress: InProgress::default() }
-    }
-
-    /// Uses the permits for patches that other nudgers use, too.
-    #[must_use]
-    pub fn sharing(self, patches: &Patches) -> Self {
-        Self { pace: Arc::clone(&patches.0), ..self }
+    /// Creates a nudger that patches `pods` through this client, with the permits of `patches`.
+    pub fn new(client: Client, pods: RunningPods, patches: Patches) -> Self {
+        Self { client, pods, patches, in_progress: InProgress::default() }
     }
 
     /// Sets the annotation to `revision` on every pod of the namespace that serves `environment` and has another value.
@@ -124,14 +120,15 @@ impl Nudger {
         let outdated = found.into_iter().filter(|pod| is_unnotified(pod, revision, published_at));
         let names: Vec<String> = outdated.map(|pod| pod.name.clone()).collect();
         let outdated = names.len();
-        let _notifying = self.in_progress.begin(namespace, environment.as_str());
-        let notified = self.patch_all(namespace, names, &environment.revision_annotation(), revision.as_str()).await;
-        Ok(Nudged { pods, notified, failed: outdated - notified })
+        let _notifying = self.in_progress.begin(namespace, environment);
+        let (notified, failure) =
+            self.patch_all(namespace, names, &environment.revision_annotation(), revision.as_str()).await;
+        Ok(Nudged { pods, notified, failed: outdated - notified, failure })
     }
 
     /// True while [`Nudger::nudge`] patches pods of the environment. Pods that wait for their turn are not late.
     pub(super) fn is_notifying(&self, namespace: &str, environment: &EnvironmentName) -> bool {
-        self.in_progress.contains(namespace, environment.as_str())
+        self.in_progress.contains(namespace, environment)
     }
 
     /// Notifies these pods of `revision` once more, for the `time`th time. The number is part of the annotation's value, because
@@ -144,41 +141,41 @@ impl Nudger {
         time: usize,
         names: Vec<String>,
     ) -> usize {
-        self.patch_all(namespace, names, &environment.revision_annotation(), &format!("{revision} {time}")).await
+        let value = format!("{revision} {time}");
+        self.patch_all(namespace, names, &environment.revision_annotation(), &value).await.0
     }
 
-    async fn patch_all(&self, namespace: &str, names: Vec<String>, key: &str, value: &str) -> usize {
+    /// Returns the number of patched pods, and the first failure.
+    async fn patch_all(&self, namespace: &str, names: Vec<String>, key: &str, value: &str) -> (usize, Option<String>) {
         let pods: &Api<Pod> = &Api::namespaced(self.client.clone(), namespace);
         let body = &json!({"metadata": {"annotations": {key: value}}});
         stream::iter(names)
             .map(async |name| {
-                let _permit = self.pace.acquire(namespace).await;
+                let _permit = self.patches.0.acquire(namespace).await;
                 patch(namespace, pods, name, body).await
             })
             .buffer_unordered(CONCURRENT_PATCHES)
-            .filter(|notified| std::future::ready(*notified))
-            .count()
+            .fold((0, None), async |(patched, failure), outcome| match outcome {
+                Ok(()) => (patched + 1, failure),
+                Err(problem) => (patched, failure.or(Some(problem))),
+            })
             .await
     }
 }
 
-/// Patches a pod. Returns true if the pod was patched, or no longer exists.
-async fn patch(namespace: &str, pods: &Api<Pod>, name: String, body: &serde_json::Value) -> bool {
+/// Patches a pod, unless it no longer exists. A failure names the pod and the problem.
+async fn patch(namespace: &str, pods: &Api<Pod>, name: String, body: &serde_json::Value) -> Result<(), String> {
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let merge = Patch::Merge(body);
     let patched = tokio::time::timeout(TIMEOUT, pods.patch_metadata(&name, &parameters, &merge)).await;
-    match patched {
-        Ok(Ok(_)) => true,
-        Ok(Err(kube::Error::Api(status))) if status.is_not_found() => true,
-        Ok(Err(error)) => {
-            tracing::warn!(namespace, pod = name, %error, "cannot notify the pod of its revision");
-            false
-        }
-        Err(_) => {
-            tracing::warn!(namespace, pod = name, "cannot notify the pod of its revision: no answer in time");
-            false
-        }
-    }
+    let problem = match patched {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(kube::Error::Api(status))) if status.is_not_found() => return Ok(()),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "no answer in time".to_owned(),
+    };
+    tracing::debug!(namespace, pod = name, problem, "cannot notify the pod of its revision");
+    Err(format!("pod {name}: {problem}"))
 }
 
 #[cfg(test)]
@@ -238,7 +235,7 @@ mod tests {
             async move { Ok::<_, Infallible>(answer(&counted, request).await) }
         });
         let (pods, feed) = running_pods();
-        (Nudger::new(Client::new(service, "shop"), pods), feed, counts)
+        (Nudger::new(Client::new(service, "shop"), pods, Patches::default()), feed, counts)
     }
 
     fn list(feed: &mut RunningPodsFeed, pods: impl IntoIterator<Item = serde_json::Value>) {
@@ -260,7 +257,7 @@ mod tests {
         list(&mut feed, (0..PODS).map(|number| pod(&format!("web-{number}"), "shop")));
         let began = Instant::now();
         let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), &Revision::new("0a1b"), None).await.unwrap();
-        assert_eq!(nudged, Nudged { pods: PODS, notified: PODS, failed: 0 });
+        assert_eq!(nudged, Nudged { pods: PODS, notified: PODS, failed: 0, failure: None });
         let counts = counts.lock();
         assert_eq!((counts.most, counts.others), (CONCURRENT_PATCHES, 0), "patches at one time, other requests");
         assert_eq!(counts.notified.len(), PODS);
@@ -313,7 +310,7 @@ mod tests {
         told["metadata"]["annotations"]["remora.dev/revision.shop"] = json!("0a1b 3");
         list(&mut feed, [told, pod("late", "other, shop"), pod("other", "shopping")]);
         let nudged = nudger.nudge("shop", &"shop".parse().unwrap(), &Revision::new("0a1b"), None).await.unwrap();
-        assert_eq!(nudged, Nudged { pods: 2, notified: 1, failed: 0 });
+        assert_eq!(nudged, Nudged { pods: 2, notified: 1, failed: 0, failure: None });
         assert_eq!(counts.lock().notified.keys().collect::<Vec<_>>(), ["late"]);
     }
 
@@ -351,7 +348,7 @@ mod tests {
         let published_at = "2026-11-20T12:00:00Z".parse().ok();
         let nudged =
             nudger.nudge("shop", &"shop".parse().unwrap(), &Revision::new("0a1b"), published_at).await.unwrap();
-        assert_eq!(nudged, Nudged { pods: 5, notified: 4, failed: 0 });
+        assert_eq!(nudged, Nudged { pods: 5, notified: 4, failed: 0, failure: None });
         assert_eq!(counts.lock().notified.keys().collect::<Vec<_>>(), ["at-once", "before", "other", "unknown"]);
     }
 

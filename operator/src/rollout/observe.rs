@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use self::rounds::observe;
 use crate::{
-    api::{ObjectKind, Pods, Revision, names::EnvironmentName},
+    api::{NamespacedName, ObjectKind, Pods, Revision, Uid, names::EnvironmentName},
     injection::Slots,
     rollout::{RunningPods, nudge::Nudger, sidecar::SidecarClient},
     source::trigger::TriggerSender,
@@ -27,7 +27,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservationTarget {
     /// UID of the FeatureEnvironment. A name alone may be reused.
-    pub uid: String,
+    pub uid: Uid,
     /// Namespace of the FeatureEnvironment and of its pods.
     pub namespace: String,
     /// Name of the FeatureEnvironment.
@@ -79,8 +79,8 @@ impl Observer {
     /// Observes the pods of `target` from now on, and returns the latest counts. Observing the same target again continues
     /// the running observation; another target of the same environment replaces it.
     pub fn observe(&self, target: ObservationTarget) -> Option<Pods> {
-        let (namespace, name) = (target.namespace.clone(), target.environment.to_string());
-        let found = self.observations.ensure(&namespace, &name, target, |target| {
+        let environment = NamespacedName::new(&target.namespace, target.environment.as_str());
+        let found = self.observations.ensure(&environment, target, |target| {
             let found = Found::default();
             (Arc::clone(&found), observe(target.clone(), Arc::clone(&self.deps), found))
         });
@@ -88,12 +88,12 @@ impl Observer {
     }
 
     /// Ends the observation of an environment.
-    pub fn stop(&self, namespace: &str, name: &str) {
-        self.observations.remove(namespace, name);
+    pub fn stop(&self, environment: &NamespacedName) {
+        self.observations.remove(environment);
     }
 
-    /// Ends the observations of environments for which `is_there` (namespace, name, UID) is false.
-    pub fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
-        self.observations.retain(|namespace, name, target| is_there(namespace, name, &target.uid));
+    /// Ends the observations of environments for which `is_there` returns false.
+    pub fn retain(&self, is_there: impl Fn(&NamespacedName, &Uid) -> bool) {
+        self.observations.retain(|environment, target| is_there(environment, &target.uid));
     }
 }

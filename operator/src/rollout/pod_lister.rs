@@ -1,4 +1,4 @@
-//! Lists the pods of an environment, for decisions that a pod created a moment ago could turn.
+//! Lists the pods of an environment, for decisions that must also see pods that the watch does not report yet.
 
 use kube::Client;
 
@@ -18,13 +18,14 @@ use crate::{
 /// Number of lists of pods at one time. A page of such a list is in memory as a whole.
 const LISTS: usize = 2;
 
-/// Permits for lists of pods, which several listers may share. Namespaces share them evenly.
+/// Permits for lists of pods, which several listers may share. A namespace has at most one: a list of its pods may take
+/// minutes.
 #[derive(Clone, Debug)]
 pub struct Lists(FairSemaphore);
 
 impl Default for Lists {
     fn default() -> Self {
-        Self(FairSemaphore::new(LISTS))
+        Self(FairSemaphore::sparing(LISTS))
     }
 }
 

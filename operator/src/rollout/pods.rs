@@ -16,7 +16,7 @@ use remora_snapshot::files::{self, CoreSet};
 use super::injected_pod::{Container, InjectedPod, Resources};
 use crate::{
     api::{
-        ObjectKind, Revision,
+        NamespacedName, ObjectKind, Revision,
         names::{EnvironmentName, Format, sidecar},
     },
     injection::{Slots, pods, quantity::Quantity},
@@ -69,7 +69,7 @@ fn views(pod: &InjectedPod) -> Views<Arc<Injected>> {
 
 /// Returns the pods that serve the environment and are not being deleted.
 pub(super) fn staying(pods: &RunningPods, namespace: &str, environment: &EnvironmentName) -> Vec<Arc<Injected>> {
-    let mut found = pods.of(namespace, environment.as_str());
+    let mut found = pods.of(&NamespacedName::new(namespace, environment.as_str()));
     found.retain(|pod| !pod.is_ending);
     found
 }
@@ -275,7 +275,7 @@ mod tests {
         for pod in [pod("web", "shop"), deleted] {
             feed.apply_watcher_event(&watcher::Event::Apply(pod));
         }
-        assert_eq!(running.of("n", "shop").len(), 2);
+        assert_eq!(running.of(&NamespacedName::new("n", "shop")).len(), 2);
         let staying = staying(&running, "n", &"shop".parse().unwrap());
         assert_eq!(staying.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["web"]);
     }

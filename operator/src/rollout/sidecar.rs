@@ -8,7 +8,10 @@ use serde::{
     de::{self, MapAccess, Visitor},
 };
 
-use crate::{api::Revision, fair_semaphore::FairSemaphore};
+use crate::{
+    api::{Revision, names::EnvironmentName},
+    fair_semaphore::FairSemaphore,
+};
 
 /// Number of sidecars that are asked at a time, over all environments.
 const CONCURRENT_REQUESTS: usize = 64;
@@ -80,17 +83,17 @@ impl SidecarClient {
     }
 
     /// Asks the sidecar with this admin port which revision of the environment of the namespace it serves.
-    pub(super) async fn ask(&self, address: SocketAddr, namespace: &str, environment: &str) -> Reply {
+    pub(super) async fn ask(&self, address: SocketAddr, namespace: &str, environment: &EnvironmentName) -> Reply {
         let _permit = self.questions.acquire(namespace).await;
         match self.text(address, "revisions", ANSWER_BYTES_MAX).await {
-            Some(text) => Reply::Serves(revision(&text, environment).map(Revision::new)),
+            Some(text) => Reply::Serves(revision(&text, environment.as_str()).map(Revision::new)),
             None => Reply::Silent,
         }
     }
 
     /// Reads how often the flags of the environment of the namespace were used. `None` if the sidecar did not answer, or
     /// not as a sidecar does.
-    pub async fn uses(&self, address: SocketAddr, namespace: &str, environment: &str) -> Option<Uses> {
+    pub async fn uses(&self, address: SocketAddr, namespace: &str, environment: &EnvironmentName) -> Option<Uses> {
         let _permit = self.readings.acquire(namespace).await;
         let text = self.text(address, &format!("uses/{environment}"), USES_BYTES_MAX).await?;
         serde_json::from_str(&text).ok().filter(|uses: &Uses| uses.process.len() <= PROCESS_MAX)

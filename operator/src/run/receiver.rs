@@ -92,7 +92,10 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::source::{receiver::SigningSecret, trigger::TriggerSender};
+    use crate::{
+        api::NamespacedName,
+        source::{receiver::SigningSecret, trigger::TriggerSender},
+    };
 
     const SECRET: &[u8] = b"a secret of the shop";
 
@@ -100,7 +103,12 @@ mod tests {
         let (sender, _requests) = TriggerSender::new();
         let receiver = WebhookReceiver::default();
         receiver.set_leading(true);
-        receiver.set_target("shop", "storefront", "uid", SigningSecret::new(SECRET), &sender);
+        receiver.set_target(
+            &NamespacedName::new("shop", "storefront"),
+            &"uid".into(),
+            SigningSecret::new(SECRET),
+            &sender,
+        );
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET), signed);
         let signature: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         let request = Request::post(path).header("X-Flagsmith-Signature", signature);

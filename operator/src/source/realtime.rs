@@ -16,9 +16,9 @@ use jiff::Timestamp;
 
 use self::metrics::RealtimeMetrics;
 pub use self::permits::StreamPermits;
-use self::stream::{Shared, follow};
+use self::stream::{StreamState, follow};
 use crate::{
-    api::{Flagsmith, Realtime},
+    api::{Flagsmith, NamespacedName, Realtime, Uid},
     source::{
         fetch::Fetcher,
         trigger::{Trigger, TriggerSender},
@@ -30,7 +30,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamTarget {
     /// UID of the FeatureEnvironment. A name alone may be reused.
-    pub uid: String,
+    pub uid: Uid,
     /// Flagsmith source of the environment, for the reference to its CA bundle.
     pub flagsmith: Flagsmith,
     /// Settings of the stream.
@@ -45,7 +45,7 @@ pub struct Streams {
     triggers: TriggerSender,
     metrics: RealtimeMetrics,
     permits: StreamPermits,
-    followed: Tasks<StreamTarget, Arc<Shared>>,
+    followed: Tasks<StreamTarget, Arc<StreamState>>,
 }
 
 impl Streams {
@@ -64,54 +64,60 @@ impl Streams {
     /// change in the cached document. Returns the state of the stream as text for the status.
     pub fn ensure(
         &self,
-        namespace: &str,
-        name: &str,
+        environment: &NamespacedName,
         target: Option<StreamTarget>,
         document_time: Option<Timestamp>,
     ) -> Option<String> {
         let Some(target) = target else {
-            self.followed.remove(namespace, name);
+            self.followed.remove(environment);
             return None;
         };
         // A stream that is replaced ends soon, which returns its task's permit.
-        let shared = self.followed.ensure(namespace, name, target, |target| self.start(namespace, name, target));
-        shared.set_document_time(document_time);
-        Some(shared.state_text())
+        let state = self.followed.ensure(environment, target, |target| self.start(environment, target));
+        state.set_document_time(document_time);
+        Some(state.state_text())
     }
 
-    /// Ends the streams of environments for which `is_there` (namespace, name, UID) returns false.
-    pub fn retain(&self, is_there: impl Fn(&str, &str, &str) -> bool) {
-        self.followed.retain(|namespace, name, target| is_there(namespace, name, &target.uid));
+    /// Ends the streams of environments for which `is_there` returns false.
+    pub fn retain(&self, is_there: impl Fn(&NamespacedName, &Uid) -> bool) {
+        self.followed.retain(|environment, target| is_there(environment, &target.uid));
     }
 
     fn start(
         &self,
-        namespace: &str,
-        name: &str,
+        environment: &NamespacedName,
         target: &StreamTarget,
-    ) -> (Arc<Shared>, impl Future<Output = ()> + Send + use<>) {
-        let shared = Arc::new(Shared::default());
+    ) -> (Arc<StreamState>, impl Future<Output = ()> + Send + use<>) {
+        let state = Arc::new(StreamState::default());
         let (fetcher, triggers, metrics) = (Arc::clone(&self.fetcher), self.triggers.clone(), self.metrics.clone());
-        let (permits, for_task, target) = (self.permits.clone(), Arc::clone(&shared), target.clone());
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let (permits, for_stream, target) = (self.permits.clone(), Arc::clone(&state), target.clone());
+        let environment = environment.clone();
         let following = async move {
             loop {
-                let mut permit = match permits.request(&namespace) {
+                let mut permit = match permits.request(&environment.namespace) {
                     Ok(permit) => permit,
                     Err(turn) => {
-                        for_task.set_state_text("polled only: too many streams are followed already".to_owned());
-                        tracing::warn!(namespace, environment = name, "too many streams: polled only");
-                        triggers.send(&namespace, &name, Trigger::Report).await;
+                        let most = permits::STREAMS_MAX;
+                        for_stream.set_state_text(format!(
+                            "polled only: the operator follows {most} streams already, its maximum; the stream opens when another one ends"
+                        ));
+                        let NamespacedName { namespace, name } = &environment;
+                        tracing::warn!(
+                            namespace,
+                            environment = name,
+                            "the operator follows too many streams: the source is only polled until one of them ends"
+                        );
+                        triggers.send(&environment, Trigger::Report).await;
                         turn.permit().await
                     }
                 };
                 tokio::select! {
-                    () = follow(&namespace, &name, &target, &fetcher, &triggers, &metrics, &for_task) => return,
+                    () = follow(&environment, &target, &fetcher, &triggers, &metrics, &for_stream) => return,
                     // The stream ends here, and waits for another permit.
                     () = permit.revoked() => {}
                 }
             }
         };
-        (shared, following)
+        (state, following)
     }
 }

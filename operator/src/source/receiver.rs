@@ -27,7 +27,7 @@ use self::{
     targets::{Due, Targets},
 };
 use super::trigger::{Trigger, TriggerSender};
-use crate::api::NamespacedName;
+use crate::api::{NamespacedName, Uid};
 
 /// Shortest pause between two fetches of one environment that webhooks trigger. Environments whose fetches cost the
 /// server more have longer pauses.
@@ -73,17 +73,17 @@ impl Drop for FirstPass {
 
 impl FirstPass {
     /// True if this environment was reconciled since the start.
-    pub fn has_seen(&self, namespace: &str, name: &str) -> bool {
-        self.0.0.starting.lock().seen.contains(&NamespacedName::new(namespace, name))
+    pub fn has_seen(&self, environment: &NamespacedName) -> bool {
+        self.0.0.starting.lock().seen.contains(environment)
     }
 }
 
 /// Receiver of webhooks. Clones share their targets.
 #[derive(Clone, Default)]
-pub struct WebhookReceiver(Arc<Shared>);
+pub struct WebhookReceiver(Arc<ReceiverState>);
 
 #[derive(Default)]
-struct Shared {
+struct ReceiverState {
     leads: AtomicBool,
     targets: Mutex<Targets>,
     starting: Mutex<Starting>,
@@ -94,7 +94,7 @@ impl WebhookReceiver {
     /// Creates a receiver without targets.
     #[must_use]
     pub fn new(metrics: ReceiverMetrics) -> Self {
-        Self(Arc::new(Shared { metrics, ..Shared::default() }))
+        Self(Arc::new(ReceiverState { metrics, ..ReceiverState::default() }))
     }
 
     /// Records whether this replica reconciles. Only then it knows its targets.
@@ -112,31 +112,29 @@ impl WebhookReceiver {
     /// Adds or updates the target of an environment, or removes it if `secret` is `None`.
     pub fn set_target(
         &self,
-        namespace: &str,
-        name: &str,
-        uid: &str,
+        environment: &NamespacedName,
+        uid: &Uid,
         secret: Option<SigningSecret>,
         triggers: &TriggerSender,
     ) {
         let mut targets = self.0.targets.lock();
         match secret {
-            Some(secret) => targets.set(namespace, name, uid, secret, triggers),
-            None => targets.remove(namespace, name),
+            Some(secret) => targets.set(environment, uid, secret, triggers),
+            None => targets.remove(environment),
         }
         let mut starting = self.0.starting.lock();
         if starting.passes > 0 {
-            starting.seen.insert(NamespacedName::new(namespace, name));
+            starting.seen.insert(environment.clone());
         }
     }
 
     /// Sets the pause between two fetches of a target, at least [`PACE`].
-    pub fn pace(&self, namespace: &str, name: &str, pause: Duration) {
-        self.0.targets.lock().pace(namespace, name, pause.max(PACE));
+    pub fn pace(&self, environment: &NamespacedName, pause: Duration) {
+        self.0.targets.lock().pace(environment, pause.max(PACE));
     }
 
-    /// Removes the targets of this namespace, or of all namespaces, for which `is_there` (namespace, name, UID) returns
-    /// false.
-    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&str, &str, &str) -> bool) {
+    /// Removes the targets of this namespace, or of all namespaces, for which `is_there` returns false.
+    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&NamespacedName, &Uid) -> bool) {
         self.0.targets.lock().retain(scope, is_there);
     }
 
@@ -159,20 +157,20 @@ impl WebhookReceiver {
             return if is_starting { Verdict::Starting } else { Verdict::Refused };
         };
         let woken = self.0.targets.lock().wake(namespace, name, &signing);
-        for name in woken {
-            tokio::spawn(trigger(Arc::clone(&self.0), namespace.to_owned(), name));
+        for environment in woken {
+            tokio::spawn(trigger(Arc::clone(&self.0), environment));
         }
         Verdict::Accepted
     }
 }
 
 /// Triggers a fetch of a waiting target now, or at the end of its pause.
-async fn trigger(shared: Arc<Shared>, namespace: String, name: String) {
+async fn trigger(state: Arc<ReceiverState>, environment: NamespacedName) {
     loop {
         // A fetch that ends meanwhile may change the pause.
-        let due = shared.targets.lock().due(&namespace, &name, Instant::now());
+        let due = state.targets.lock().due(&environment, Instant::now());
         match due {
-            Due::Now(triggers) => return triggers.send(&namespace, &name, Trigger::FetchWhole).await,
+            Due::Now(triggers) => return triggers.send(&environment, Trigger::FetchWhole).await,
             Due::At(end) => sleep_until(end).await,
             Due::Never => return,
         }

@@ -2,6 +2,8 @@
 
 use tokio::sync::mpsc;
 
+use crate::api::NamespacedName;
+
 /// Capacity of the channel of requests. A sender waits while the channel is full.
 const WAITING: usize = 1024;
 
@@ -25,10 +27,8 @@ pub enum Trigger {
 /// A request to reconcile one environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggerRequest {
-    /// Namespace of the FeatureEnvironment.
-    pub namespace: String,
     /// Name of the FeatureEnvironment.
-    pub name: String,
+    pub environment: NamespacedName,
     /// Reason for the reconciliation.
     pub trigger: Trigger,
 }
@@ -45,8 +45,8 @@ impl TriggerSender {
     }
 
     /// Requests a reconciliation of the environment. Waits while the channel of requests is full.
-    pub async fn send(&self, namespace: &str, name: &str, trigger: Trigger) {
-        let request = TriggerRequest { namespace: namespace.to_owned(), name: name.to_owned(), trigger };
+    pub async fn send(&self, environment: &NamespacedName, trigger: Trigger) {
+        let request = TriggerRequest { environment: environment.clone(), trigger };
         // Sending fails only after the controller has ended, and then no reconciliation is left to request.
         let _ = self.0.send(request).await;
     }

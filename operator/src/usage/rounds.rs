@@ -14,10 +14,13 @@ use super::{
     pending::{Pending, sum},
     reads::Reads,
 };
-use crate::source::{
-    back_off::{around, ceiling},
-    fetch::{Error, Retry, Unsent},
-    trigger::Trigger,
+use crate::{
+    api::NamespacedName,
+    source::{
+        back_off::{around, ceiling},
+        fetch::{Error, Retry, Unsent},
+        trigger::Trigger,
+    },
 };
 
 /// State of a collection that works.
@@ -81,8 +84,8 @@ pub(super) async fn collect(
         let before = std::mem::replace(&mut *state_text.lock(), now.clone());
         if before != now {
             let (namespace, environment) = (&target.namespace, &target.environment);
-            tracing::info!(namespace, %environment, state = now, "collection of flag uses");
-            deps.triggers.send(namespace, environment.as_str(), Trigger::Report).await;
+            tracing::info!(namespace, %environment, state = now, "the state of the collection of flag uses changed");
+            deps.triggers.send(&NamespacedName::new(namespace, environment.as_str()), Trigger::Report).await;
         }
     }
 }
@@ -99,7 +102,7 @@ async fn read(
 ) -> usize {
     let environment = &target.environment;
     deps.pods.ready().await;
-    let all = deps.pods.of(&target.namespace, environment.as_str());
+    let all = deps.pods.of(&NamespacedName::new(&target.namespace, environment.as_str()));
     let runs = all.iter().filter(|pod| pod.admin.is_some());
     reads.start(&runs.map(|pod| (pod.uid.as_str(), pod.created.map(day))).collect::<Vec<_>>(), today());
     let running: Vec<(String, SocketAddr)> = all.iter().filter_map(|pod| Some((pod.uid.clone(), pod.admin?))).collect();
@@ -108,7 +111,7 @@ async fn read(
             tokio::time::sleep(PACE.mul_f64(deps.pause_factor)).await;
             // A process that is younger than this began after the collection did.
             let age = began.elapsed();
-            (pod, age, deps.sidecars.uses(admin, &target.namespace, environment.as_str()).await)
+            (pod, age, deps.sidecars.uses(admin, &target.namespace, environment).await)
         })
         .buffer_unordered(CONCURRENT_REQUESTS);
     let mut left_out = 0;

@@ -32,6 +32,10 @@ const CAP: Duration = Duration::from_secs(30);
 /// Counts by the flag's name.
 type Counts = BTreeMap<String, u64>;
 
+fn shop(name: &str) -> NamespacedName {
+    NamespacedName::new("shop", name)
+}
+
 /// A sidecar, whose counters a test sets.
 #[derive(Default)]
 struct Sidecar {
@@ -147,7 +151,7 @@ impl Scene {
         let reference = json!({"name": "flagsmith"});
         let flagsmith = json!({"apiUrl": format!("{origin}/api/v1/"), "environmentKeySecretRef": reference});
         let target = CollectionTarget {
-            uid: "uid-1".to_owned(),
+            uid: "uid-1".into(),
             namespace: "shop".to_owned(),
             environment: "storefront".parse().unwrap(),
             flagsmith: serde_json::from_value(flagsmith).unwrap(),
@@ -214,7 +218,7 @@ impl Scene {
     /// Collects while this key is known.
     fn collect_with(&self, key: Option<&str>) -> Option<String> {
         let key = key.map(|key| EnvironmentKey::new(key.as_bytes()).unwrap());
-        self.collector.ensure("shop", "storefront", Some(self.target.clone()), key.as_ref())
+        self.collector.ensure(&shop("storefront"), Some(self.target.clone()), key.as_ref())
     }
 
     fn stored(&self) -> Counts {
@@ -240,7 +244,7 @@ impl Scene {
     /// Waits for the next report, and returns the state for the status.
     async fn report(&mut self) -> String {
         let request = tokio::time::timeout(CAP, self.requests.recv()).await.expect("no report").unwrap();
-        assert_eq!((request.name.as_str(), request.trigger), ("storefront", Trigger::Report));
+        assert_eq!((request.environment.name.as_str(), request.trigger), ("storefront", Trigger::Report));
         self.collect().unwrap()
     }
 }
@@ -338,11 +342,11 @@ async fn used_flags_are_named_once_with_their_day() {
     scene.collect();
     pod.lock().used("banner", 3);
     scene.stores([("banner", 3)]).await;
-    let used = scene.collector.used("shop", "storefront");
+    let used = scene.collector.used(&shop("storefront"));
     assert!(used.len() == 1 && &*used[0].0 == "banner" && (before..=today()).contains(&used[0].1), "{used:?}");
     scene.reads(&pod, 2).await;
-    assert_eq!(scene.collector.used("shop", "storefront"), []);
-    assert_eq!(scene.collector.used("shop", "another"), []);
+    assert_eq!(scene.collector.used(&shop("storefront")), []);
+    assert_eq!(scene.collector.used(&shop("another")), []);
 }
 
 #[tokio::test]
@@ -383,7 +387,7 @@ async fn failures_in_a_row_are_reported_until_the_source_takes_counts() {
     pod.lock().used("banner", 3);
     scene.collect();
     let problem = scene.report().await;
-    assert!(problem.starts_with("not sent: http://127.0.0.1:") && problem.ends_with(": HTTP 500"), "{problem}");
+    assert!(problem.starts_with("not sent: http://127.0.0.1:") && problem.contains("HTTP 500"), "{problem}");
     assert_eq!(scene.stored(), Counts::new());
     assert_eq!(scene.report().await, "collecting");
     scene.stores([("banner", 3)]).await;
@@ -440,10 +444,10 @@ async fn collection_ends_with_its_environment() {
         scene.collect();
         scene.reads(&pod, 1).await;
         match end {
-            0 => assert_eq!(scene.collector.ensure("shop", "storefront", None, None), None),
-            _ => scene.collector.retain(|_, _, uid| uid != "uid-1"),
+            0 => assert_eq!(scene.collector.ensure(&shop("storefront"), None, None), None),
+            _ => scene.collector.retain(|_, uid| uid.as_str() != "uid-1"),
         }
-        assert!(scene.collector.collections.get("shop", "storefront").is_none());
+        assert!(scene.collector.collections.get(&shop("storefront")).is_none());
         pod.lock().used("banner", 3);
         let asked = pod.lock().asked;
         tokio::time::sleep(Duration::from_millis(200)).await;

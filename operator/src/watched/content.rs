@@ -74,14 +74,14 @@ impl OwnWrite {
 
 impl<V: View> Content<V> {
     /// Returns the view of the object with this name.
-    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&V> {
-        let environment = self.objects.get(&NamespacedName::new(namespace, name))?.environments.first()?;
-        self.by_environment.get(&NamespacedName::new(namespace, environment))?.get(name)
+    pub(super) fn get(&self, object: &NamespacedName) -> Option<&V> {
+        let environment = self.objects.get(object)?.environments.first()?;
+        self.by_environment.get(&object.sibling(environment))?.get(&object.name)
     }
 
     /// Returns the views of the objects of an environment, in the order of their names.
-    pub(super) fn of(&self, namespace: &str, environment: &str) -> impl Iterator<Item = &V> {
-        self.by_environment.get(&NamespacedName::new(namespace, environment)).into_iter().flat_map(BTreeMap::values)
+    pub(super) fn of(&self, environment: &NamespacedName) -> impl Iterator<Item = &V> {
+        self.by_environment.get(environment).into_iter().flat_map(BTreeMap::values)
     }
 
     /// Enters a write of this process, with the views of a written object, unless the watch has reported it already. An

@@ -100,30 +100,30 @@ async fn page(
         let bytes = if number == 1 { OBJECT_BYTES } else { PAGE_BYTES };
         let read = tokio::time::timeout(TIMEOUT, read(&client, request, bytes)).await;
         match read.map_err(|_| failed(Error::Timeout(path())))?? {
-            Read::Page(head, text) => {
+            PageRead::Page(head, text) => {
                 // The next objects are as large, probably.
                 objects.store(number.saturating_mul(2).min(OBJECTS), Ordering::Relaxed);
                 return Ok(Response::from_parts(head, Body::from(text)));
             }
-            Read::TooLarge if number == 1 => return Err(failed(Error::TooLarge(path()))),
-            Read::TooLarge => objects.store((number / 4).max(1), Ordering::Relaxed),
-            Read::Failed(error) => return Err(failed(Error::Body(path(), error))),
+            PageRead::TooLarge if number == 1 => return Err(failed(Error::TooLarge(path()))),
+            PageRead::TooLarge => objects.store((number / 4).max(1), Ordering::Relaxed),
+            PageRead::Failed(error) => return Err(failed(Error::Body(path(), error))),
         }
     }
 }
 
-enum Read {
+enum PageRead {
     Page(Parts, Bytes),
     TooLarge,
     Failed(Box<dyn std::error::Error + Send + Sync>),
 }
 
-async fn read(client: &Client, request: Request<Body>, bytes: usize) -> kube::Result<Read> {
+async fn read(client: &Client, request: Request<Body>, bytes: usize) -> kube::Result<PageRead> {
     let (head, body) = client.send(request).await?.into_parts();
     Ok(match Limited::new(body, bytes).collect().await {
-        Ok(text) => Read::Page(head, text.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Read::TooLarge,
-        Err(error) => Read::Failed(error),
+        Ok(text) => PageRead::Page(head, text.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => PageRead::TooLarge,
+        Err(error) => PageRead::Failed(error),
     })
 }
 

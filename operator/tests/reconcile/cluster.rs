@@ -30,6 +30,8 @@ struct State {
     lives: Option<usize>,
     /// Objects whose writes are refused, with the answer.
     refused: BTreeMap<String, (u16, Value)>,
+    /// Object that cannot be read.
+    unreadable: Option<String>,
     /// Answer to every write, for all objects.
     refusal: Option<(u16, Value)>,
     /// True if the pods cannot be listed.
@@ -114,6 +116,9 @@ impl Cluster {
             }
             ("PATCH", path) if path.starts_with("/api/v1/namespaces/shop/pods/") => {
                 state.calls.push(format!("nudge {name}"));
+                if let Some(refusal) = state.refused.get(&name) {
+                    return refusal.clone();
+                }
                 (
                     200,
                     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name}}),
@@ -196,6 +201,11 @@ impl Cluster {
         self.0.lock().unwrap().refused.insert(name.to_owned(), (code, status));
     }
 
+    /// Fails to return an object.
+    pub(super) fn hide(&self, name: &str) {
+        self.0.lock().unwrap().unreadable = Some(name.to_owned());
+    }
+
     /// Refuses all writes, or none.
     pub(super) fn refuse_writes(&self, refusal: Option<(u16, Value)>) {
         self.0.lock().unwrap().refusal = refusal;
@@ -224,6 +234,7 @@ impl Cluster {
     pub(super) fn relent(&self) {
         let mut state = self.0.lock().unwrap();
         state.refused.clear();
+        state.unreadable = None;
         state.refusal = None;
         state.lives = None;
     }
@@ -270,6 +281,10 @@ impl State {
     fn config_map(&mut self, method: &str, name: &str, body: &Value) -> (u16, Value) {
         let missing = json!({"status": "Failure", "message": "not found", "reason": "NotFound", "code": 404});
         match method {
+            "GET" if self.unreadable.as_deref() == Some(name) => {
+                let message = "the API server is overloaded";
+                (503, json!({"status": "Failure", "message": message, "reason": "ServiceUnavailable", "code": 503}))
+            }
             "GET" => self.objects.get(name).map_or((404, missing), |object| (200, object.clone())),
             "DELETE" => {
                 if let Some(refusal) = self.refused.get(name) {

@@ -156,10 +156,10 @@ async fn controller_reads_counters_of_real_sidecar() {
     let reading = async {
         let sidecars = SidecarClient::new().unwrap();
         assert_eq!(ask(data, "/ofrep/v1/evaluate/flags/a", 3).await, ["200"; 3]);
-        let uses = sidecars.uses(admin, "shop", "storefront").await.unwrap();
+        let uses = sidecars.uses(admin, "shop", &"storefront".parse().unwrap()).await.unwrap();
         assert_eq!(uses.flags, [("a".to_owned(), 3)]);
-        assert_eq!(sidecars.uses(admin, "shop", "storefront").await.unwrap().process, uses.process);
-        assert_eq!(sidecars.uses(admin, "shop", "another").await, None);
+        assert_eq!(sidecars.uses(admin, "shop", &"storefront".parse().unwrap()).await.unwrap().process, uses.process);
+        assert_eq!(sidecars.uses(admin, "shop", &"another".parse().unwrap()).await, None);
     };
     tokio::select! {
         () = reading => {}

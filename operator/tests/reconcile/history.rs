@@ -152,6 +152,30 @@ async fn unknown_pin_lists_known_revisions_and_changes_nothing() {
     assert_eq!(story.revision(), first);
 }
 
+/// The revision that a pin keeps out was chosen before the pin, and its publication failed so far.
+#[tokio::test]
+async fn pin_keeps_out_revision_whose_publication_failed() {
+    for pinned in ["the published revision", "0123456789ab"] {
+        let mut story = Story::new();
+        story.turn("a", &json!({"revisionHistoryLimit": 0})).await;
+        let (first, bytes) = (story.revision(), story.published());
+        story.cluster.refuse(CORE, 403, "exceeded quota: few");
+        story.turn("b", &json!({"revisionHistoryLimit": 0})).await;
+        assert_eq!(story.revision(), first);
+        story.cluster.relent();
+
+        let is_known = pinned != "0123456789ab";
+        let pin = if is_known { &first } else { pinned };
+        let calls = story.turn("b", &json!({"revisionHistoryLimit": 0, "pin": pin})).await;
+        assert_eq!((story.revision(), story.published()), (first.clone(), bytes), "{calls:?}");
+        let status = story.cluster.last_status();
+        let expected = if is_known { ("True", "Accepted") } else { ("False", "UnknownRevision") };
+        is(&status, "Accepted", expected);
+        let message = status["conditions"][0]["message"].as_str().unwrap();
+        assert!(is_known || message.contains(&format!("({first} (is published))")), "{message}");
+    }
+}
+
 #[tokio::test]
 async fn damaged_copy_is_not_published() {
     let mut story = Story::new();

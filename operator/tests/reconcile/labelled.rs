@@ -83,19 +83,18 @@ async fn snapshot_with_file_beyond_its_limit_is_not_read_back() {
 /// Whoever may write ConfigMaps decides how large the objects are that a restarted controller reads.
 #[tokio::test]
 async fn snapshot_beyond_memory_of_namespace_is_not_read_to_its_end() {
-    let mut desk = Desk::new(Duration::MAX);
+    let memory = Memory::new(450_000);
+    let mut desk = Desk::within(Cluster::default(), Duration::MAX, &memory);
     let large = "x".repeat(100_000);
     let files = ["overrides-00", "overrides-01", "overrides-02", "overrides-03"].map(|name| (name, large.as_str()));
     let published = snapshot("1", &[[("core", "c")].as_slice(), &files].concat());
     desk.publish(&published).await.0.unwrap();
     desk.cluster.observe(&mut desk.writer);
-    let memory = Memory::new(450_000);
-    desk.publisher = desk.publisher.within(&memory);
 
     // Another environment of the namespace has most of the memory.
     let mut other = published.clone();
     other.files.truncate(2);
-    other.keep_in(&memory, "shop", 0).unwrap();
+    other.reserve_in(&memory, "shop", 0).unwrap();
     desk.cluster.calls();
     let read = desk.publisher.read_published(&destination()).await;
     assert!(matches!(read, Err(Error::OutOfMemory { .. })), "{read:?}");
@@ -105,7 +104,7 @@ async fn snapshot_beyond_memory_of_namespace_is_not_read_to_its_end() {
     // The memory of the part that was read is returned, and a snapshot that was read has its memory once.
     drop(other);
     let (mut found, _) = desk.publisher.read_published(&destination()).await.unwrap().unwrap();
-    found.keep_in(&memory, "shop", 0).unwrap();
+    found.reserve_in(&memory, "shop", 0).unwrap();
     assert_eq!(found, published);
 }
 

@@ -66,6 +66,38 @@ async fn change_of_environment_that_has_no_room_for_two_snapshots_is_published()
     assert_ne!(status["revision"], before);
 }
 
+/// A restarted process reads the pinned revision back. Until the API server returns it, the pin names a revision that is
+/// published, not an unknown one.
+#[tokio::test]
+async fn pin_to_published_revision_holds_while_it_cannot_be_read_back() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&large()));
+    Operator::start(&cluster).turn(fenv(1, &json!({}))).await;
+    let revision = cluster.last_status()["revision"].clone();
+    let pinned = |cluster: &Cluster| {
+        let mut object = fenv(2, &json!({"pin": revision}));
+        object["status"] = cluster.last_status();
+        object
+    };
+    let mut changed = large();
+    changed["feature_states"][0]["enabled"] = json!(false);
+    cluster.put(&flags(&changed));
+    let core = "remora-storefront-v3-core";
+    cluster.hide(core);
+    let mut operator = Operator::start(&cluster);
+    for _ in 0..2 {
+        operator.turn(pinned(&cluster)).await;
+        let status = cluster.last_status();
+        assert_eq!(status["revision"], revision);
+        is(&status, "Accepted", ("True", "Accepted"));
+    }
+    cluster.relent();
+    operator.turn(pinned(&cluster)).await;
+    cluster.take(core).unwrap();
+    operator.turn(pinned(&cluster)).await;
+    assert!(cluster.get(core).is_some(), "a snapshot that was read back is restored");
+}
+
 #[tokio::test]
 async fn pinned_revision_is_published_without_room_for_two_snapshots() {
     let cluster = Cluster::default();

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use remora_operator::{
     api::{ObjectKind, Revision},
-    publish::{ArchivedRevision, Destination, Error, File, Publisher, Snapshot, WriteCache},
+    publish::{ArchivedRevision, Destination, Error, File, Snapshot, WriteCache},
 };
 use remora_snapshot::{
     Pointer, Snapshot as Reader, core_length,
@@ -18,7 +18,7 @@ use remora_snapshot::{
 use serde_json::{Value, json};
 
 use super::{
-    cluster::{Cluster, watch},
+    cluster::Cluster,
     publishing::{Desk, destination},
 };
 
@@ -93,11 +93,7 @@ fn patches(calls: &[String]) -> Vec<&str> {
 
 /// Returns another process with the objects of this cluster.
 async fn restarted(cluster: &Cluster, grace: Duration, to: &Destination) -> Desk {
-    let mut next = Desk::new(grace);
-    next.cluster = cluster.clone();
-    let (objects, writer) = watch();
-    next.publisher = Publisher::new(next.cluster.client(), objects, grace);
-    next.writer = writer;
+    let mut next = Desk::of(cluster.clone(), grace);
     next.cluster.observe(&mut next.writer);
     next.publisher.refresh_secrets(to, &mut next.cache).await.unwrap();
     next

@@ -1,12 +1,13 @@
 //! The publisher alone: snapshots with several objects.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use remora_operator::api::{ObjectKind, Revision};
+use remora_operator::memory::Memory;
 use remora_operator::publish::{
-    ArchivedRevision, Destination, Error, File, ObjectsFeed, Owner, Publisher, Snapshot, WriteCache,
+    ArchivedRevision, Destination, Error, File, ObjectsFeed, Owner, Permits, Publisher, Snapshot, WriteCache,
 };
 use remora_snapshot::files;
 
@@ -21,9 +22,18 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn new(grace: Duration) -> Self {
-        let cluster = Cluster::default();
+        Self::of(Cluster::default(), grace)
+    }
+
+    /// Returns a process with the objects of this cluster, which it does not know yet.
+    pub(super) fn of(cluster: Cluster, grace: Duration) -> Self {
+        Self::within(cluster, grace, &Memory::new(usize::MAX))
+    }
+
+    /// Returns a process that reads snapshots back into this memory.
+    pub(super) fn within(cluster: Cluster, grace: Duration, memory: &Arc<Memory>) -> Self {
         let (objects, writer) = watch();
-        let publisher = Publisher::new(cluster.client(), objects, grace);
+        let publisher = Publisher::new(cluster.client(), objects, grace, Permits::default(), Arc::clone(memory));
         Self { cluster, publisher, writer, cache: WriteCache::default() }
     }
 
@@ -208,10 +218,7 @@ async fn secrets_are_found_by_their_numbers_after_restart() {
     assert_eq!(desk.cluster.names().len(), 17);
 
     // Another process, for which two overrides objects are enough.
-    let mut other = Desk { cluster: desk.cluster.clone(), ..Desk::new(Duration::ZERO) };
-    let (objects, writer) = watch();
-    other.publisher = Publisher::new(other.cluster.client(), objects, Duration::ZERO);
-    other.writer = writer;
+    let mut other = Desk::of(desk.cluster.clone(), Duration::ZERO);
     other.publisher.refresh_secrets(&secrets, &mut other.cache).await.unwrap();
     assert_eq!(other.publisher.read_published(&secrets).await.unwrap(), Some((first, None)));
     let second = snapshot("2", &[("core", "d"), ("overrides-00", "x"), ("overrides-01", "y")]);
@@ -255,11 +262,7 @@ async fn publication_killed_at_any_write_is_completed_by_next_process() {
             }
 
             desk.cluster.relent();
-            let mut next = Desk::new(Duration::MAX);
-            next.cluster = desk.cluster.clone();
-            let (objects, writer) = watch();
-            next.publisher = Publisher::new(next.cluster.client(), objects, Duration::MAX);
-            next.writer = writer;
+            let mut next = Desk::of(desk.cluster.clone(), Duration::MAX);
             next.cluster.observe(&mut next.writer);
             next.publisher.refresh_secrets(&destination, &mut next.cache).await.unwrap();
             let ended =

@@ -53,7 +53,7 @@ async fn signed_webhook_triggers_fetch_of_its_environment() {
     assert_eq!(receive(SECRET), Verdict::Accepted);
     let mut triggers = operator.context.trigger_requests().unwrap();
     let request = tokio::time::timeout(Duration::from_secs(10), triggers.recv()).await.unwrap().unwrap();
-    assert_eq!((request.name.as_str(), request.trigger), ("storefront", Trigger::FetchWhole));
+    assert_eq!((request.environment.name.as_str(), request.trigger), ("storefront", Trigger::FetchWhole));
 }
 
 #[tokio::test]

@@ -43,3 +43,22 @@ async fn change_notifies_each_pod_once_and_lists_none() {
     let (_, calls) = operator.turn(reported(&cluster, 1)).await;
     assert!(calls.is_empty(), "{calls:?}");
 }
+
+/// Some pods can never be patched, such as those whose annotations are full.
+#[tokio::test]
+async fn pods_that_cannot_be_notified_do_not_get_a_request_in_each_reconciliation() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    cluster.run((0..3).map(pod).collect());
+    cluster.refuse("web-1", 422, "metadata.annotations: Too long");
+    let mut operator = Operator::start(&cluster);
+    let (_, mut calls) = operator.turn(fenv(1, &json!({}))).await;
+    let before = calls.iter().filter(|call| call.starts_with("nudge ")).count();
+    calls.extend(notified(&cluster, 3 - before).await);
+    for _ in 0..20 {
+        let (_, more) = operator.turn(reported(&cluster, 1)).await;
+        calls.extend(more);
+    }
+    let nudges = calls.iter().filter(|call| *call == "nudge web-1").count();
+    assert_eq!(nudges, 1, "{calls:?}");
+}

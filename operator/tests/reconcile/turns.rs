@@ -44,20 +44,20 @@ fn list(path: &str, cluster: &Cluster) -> Value {
     json!({"kind": kind, "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": items})
 }
 
-/// Returns an API server that answers writes of ConfigMaps only once `is_open` is true. `writing` counts those that
-/// wait for that.
-fn client(cluster: &Cluster, is_open: watch::Receiver<bool>, writing: Arc<AtomicUsize>) -> Client {
+/// Returns an API server that answers writes of statuses only once `is_open` is true. `reporting` counts those that wait for
+/// that.
+fn client(cluster: &Cluster, is_open: watch::Receiver<bool>, reporting: Arc<AtomicUsize>) -> Client {
     let cluster = cluster.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (cluster, mut is_open, writing) = (cluster.clone(), is_open.clone(), Arc::clone(&writing));
+        let (cluster, mut is_open, reporting) = (cluster.clone(), is_open.clone(), Arc::clone(&reporting));
         async move {
             let (parts, body) = request.into_parts();
             let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
             if query.contains("watch=true") {
                 pending::<()>().await;
             }
-            if parts.method == "PATCH" && path.contains("/configmaps/") && !*is_open.borrow() {
-                writing.fetch_add(1, Ordering::Relaxed);
+            if parts.method == "PATCH" && path.ends_with("/status") && !*is_open.borrow() {
+                reporting.fetch_add(1, Ordering::Relaxed);
                 is_open.wait_for(|open| *open).await.unwrap();
             }
             let is_list = ["/configmaps", "/featureenvironments", "/pods"].iter().any(|end| path.ends_with(end));
@@ -80,11 +80,11 @@ async fn environments_that_wait_for_their_turn_are_reconciled_when_others_end() 
     let cluster = Cluster::default();
     cluster.put(&flags(&document("a")));
     let (open, is_open) = watch::channel(false);
-    let writing = Arc::new(AtomicUsize::new(0));
-    let deps = deps(client(&cluster, is_open, Arc::clone(&writing)));
+    let reporting = Arc::new(AtomicUsize::new(0));
+    let deps = deps(client(&cluster, is_open, Arc::clone(&reporting)));
     let (_stop, stopping) = watch::channel(false);
     let running = tokio::spawn(async move { run(deps, &[], stopping).await });
-    super::until("half of the places are used", || writing.load(Ordering::Relaxed) == 64).await;
+    super::until("half of the places are used", || reporting.load(Ordering::Relaxed) == 64).await;
     open.send_replace(true);
     // Without a trigger, they would be reconciled after a minute.
     let published = || (0..ENVIRONMENTS).all(|number| cluster.get(&core(number)).is_some());
@@ -94,6 +94,6 @@ async fn environments_that_wait_for_their_turn_are_reconciled_when_others_end() 
         }
     });
     assert!(all.await.is_ok(), "{:?}", cluster.names());
-    assert_eq!(writing.load(Ordering::Relaxed), 64, "a namespace has at most half of the places");
+    assert_eq!(reporting.load(Ordering::Relaxed), 64, "a namespace has at most half of the places");
     running.abort();
 }

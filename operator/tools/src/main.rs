@@ -1,4 +1,5 @@
-//! The commands of `remora-operator` that need no cluster, as a program of their own.
+//! The commands of `remora-operator` that need no cluster, as a program of their own. It builds a quarter of the crates:
+//! this repository runs it in `make taste` and in tests. Users have `remora-operator`, which messages and documents name.
 
 use std::{io::Write, process::ExitCode};
 

@@ -10,11 +10,10 @@ use super::{
     facts::{Deployed, DryRun, Installation, LeaseState, Registration, Rights},
     finding::{Finding, Level},
 };
+use crate::controller::leader::LEASE_DURATION;
 
 /// Oldest version of Kubernetes that the chart supports: major and minor.
 const OLDEST: (u32, u32) = (1, 34);
-/// Time after which a lease without renewal counts as lost.
-const LEASE: Duration = Duration::from_secs(30);
 /// Numbers of replicas that the chart's values give.
 const CONTROLLER_REPLICAS: u32 = 1;
 const WEBHOOK_REPLICAS: u32 = 2;
@@ -118,7 +117,7 @@ fn lease(namespace: &str, lease: &LeaseState, now: Timestamp) -> Finding {
     };
     let age = holder.renewed.map(|renewed| Duration::try_from(now.duration_since(renewed)).unwrap_or_default());
     match (&holder.name, age) {
-        (Some(name), Some(age)) if age <= LEASE => {
+        (Some(name), Some(age)) if age <= LEASE_DURATION => {
             Finding::ok(subject, format!("{name} holds it, renewed {} s ago", age.as_secs()))
         }
         (Some(name), Some(age)) => {

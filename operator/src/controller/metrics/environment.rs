@@ -9,7 +9,7 @@ use prometheus_client::{
 
 use super::Amount;
 use crate::{
-    api::Pods,
+    api::{NamespacedName, Pods},
     controller::report::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
 };
 
@@ -108,63 +108,64 @@ impl EnvironmentMetrics {
     }
 
     /// Records a successful fetch, in seconds since 1970.
-    pub fn set_fetched(&self, namespace: &str, environment: &str, at: f64) {
-        self.last_fetch.get_or_create(&self.labels(namespace, environment)).set(at);
+    pub fn set_fetched(&self, environment: &NamespacedName, at: f64) {
+        self.last_fetch.get_or_create(&self.labels(environment)).set(at);
     }
 
     /// Records the size of a fetched document in bytes.
-    pub fn set_document_bytes(&self, namespace: &str, environment: &str, bytes: usize) {
-        self.document_bytes.get_or_create(&self.labels(namespace, environment)).set(count(bytes));
+    pub fn set_document_bytes(&self, environment: &NamespacedName, bytes: usize) {
+        self.document_bytes.get_or_create(&self.labels(environment)).set(count(bytes));
     }
 
     /// Records the longest time between two full reads of the document.
-    pub fn set_read_within(&self, namespace: &str, environment: &str, within: Duration) {
-        self.read_within.get_or_create(&self.labels(namespace, environment)).set(within.as_secs_f64());
+    pub fn set_read_within(&self, environment: &NamespacedName, within: Duration) {
+        self.read_within.get_or_create(&self.labels(environment)).set(within.as_secs_f64());
     }
 
     /// Records the number of findings in a compiled document.
-    pub fn set_findings(&self, namespace: &str, environment: &str, findings: usize) {
-        self.findings.get_or_create(&self.labels(namespace, environment)).set(count(findings));
+    pub fn set_findings(&self, environment: &NamespacedName, findings: usize) {
+        self.findings.get_or_create(&self.labels(environment)).set(count(findings));
     }
 
     /// Records the size of the published snapshot in bytes.
-    pub fn set_published_bytes(&self, namespace: &str, environment: &str, bytes: usize) {
-        self.snapshot_bytes.get_or_create(&self.labels(namespace, environment)).set(count(bytes));
+    pub fn set_published_bytes(&self, environment: &NamespacedName, bytes: usize) {
+        self.snapshot_bytes.get_or_create(&self.labels(environment)).set(count(bytes));
     }
 
     /// Counts the flags that a publication changed.
-    pub fn count_changed_flags(&self, namespace: &str, environment: &str, flags: i64) {
+    pub fn count_changed_flags(&self, environment: &NamespacedName, flags: i64) {
         let flags = u64::try_from(flags).unwrap_or_default();
-        self.changed_flags.get_or_create(&self.labels(namespace, environment)).inc_by(flags);
+        self.changed_flags.get_or_create(&self.labels(environment)).inc_by(flags);
     }
 
     /// Records whether the newest document is held back.
-    pub fn set_held(&self, namespace: &str, environment: &str, held: bool) {
-        self.held.get_or_create(&self.labels(namespace, environment)).set(i64::from(held));
+    pub fn set_held(&self, environment: &NamespacedName, held: bool) {
+        self.held.get_or_create(&self.labels(environment)).set(i64::from(held));
     }
 
     /// Records whether a condition is True. An unknown condition is ignored.
-    pub fn set_condition(&self, namespace: &str, environment: &str, condition: &str, is_true: bool) {
+    pub fn set_condition(&self, environment: &NamespacedName, condition: &str, is_true: bool) {
         if let Some(condition) = CONDITIONS.into_iter().find(|known| *known == condition) {
-            let Labels { namespace, environment } = self.labels(namespace, environment);
+            let Labels { namespace, environment } = self.labels(environment);
             let labels = ConditionLabels { namespace, environment, condition };
             self.conditions.get_or_create(&labels).set(i64::from(is_true));
         }
     }
 
     /// Records the latest counts of pods by what they serve.
-    pub fn set_pods(&self, namespace: &str, environment: &str, pods: &Pods) {
+    pub fn set_pods(&self, environment: &NamespacedName, pods: &Pods) {
         for (state, count) in STATES.into_iter().zip([pods.current, pods.behind, pods.silent]) {
-            let Labels { namespace, environment } = self.labels(namespace, environment);
+            let Labels { namespace, environment } = self.labels(environment);
             self.pods.get_or_create(&PodLabels { namespace, environment, state }).set(count);
         }
     }
 
-    /// Removes all series of the environments in this namespace, or in all namespaces, for which `is_there` (namespace,
-    /// name) returns false.
-    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&str, &str) -> bool) {
+    /// Removes all series of the environments in this namespace, or in all namespaces, for which `is_there` returns
+    /// false.
+    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&NamespacedName) -> bool) {
         let is_gone = |labels: &Labels| {
-            scope.is_none_or(|scope| scope == labels.namespace) && !is_there(&labels.namespace, &labels.environment)
+            scope.is_none_or(|scope| scope == labels.namespace)
+                && !is_there(&NamespacedName::new(&labels.namespace, &labels.environment))
         };
         let gone: Vec<Labels> = self.known.lock().extract_if(is_gone).collect();
         for labels in gone {
@@ -191,8 +192,8 @@ impl EnvironmentMetrics {
     }
 
     /// Returns the labels of an environment, and records that it may have series.
-    fn labels(&self, namespace: &str, environment: &str) -> Labels {
-        let labels = Labels { namespace: namespace.to_owned(), environment: environment.to_owned() };
+    fn labels(&self, environment: &NamespacedName) -> Labels {
+        let labels = Labels { namespace: environment.namespace.clone(), environment: environment.name.clone() };
         let mut known = self.known.lock();
         if !known.contains(&labels) {
             known.insert(labels.clone());

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Metrics, Outcome, Step};
 use crate::{
-    api::{Pods, Reason},
+    api::{NamespacedName, Pods, Reason},
     injection::{auditor, self_check, webhook},
 };
 
@@ -66,15 +66,16 @@ fn operator() -> String {
     }
     metrics.set_leading(true);
     let environments = &metrics.environments;
-    environments.set_fetched("shop", "storefront", 1.0);
-    environments.set_document_bytes("shop", "storefront", 1);
-    environments.set_read_within("shop", "storefront", Duration::from_secs(33));
-    environments.set_findings("shop", "storefront", 1);
-    environments.set_published_bytes("shop", "storefront", 1);
-    environments.set_held("shop", "storefront", true);
-    environments.set_pods("shop", "storefront", &Pods::default());
+    let storefront = NamespacedName::new("shop", "storefront");
+    environments.set_fetched(&storefront, 1.0);
+    environments.set_document_bytes(&storefront, 1);
+    environments.set_read_within(&storefront, Duration::from_secs(33));
+    environments.set_findings(&storefront, 1);
+    environments.set_published_bytes(&storefront, 1);
+    environments.set_held(&storefront, true);
+    environments.set_pods(&storefront, &Pods::default());
     for condition in ["Accepted", "Fetched", "Published", "Ready", "Stale"] {
-        environments.set_condition("shop", "storefront", condition, true);
+        environments.set_condition(&storefront, condition, true);
     }
     let _connected = metrics.realtime.begin_connection();
     metrics.realtime.count_change();

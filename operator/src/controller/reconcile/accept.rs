@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::{
+    candidate::{Candidate, check},
     desired::Desired,
     environment::Environment,
     error::Error,
-    guard::{self, Candidate},
-    memory::keep,
+    memory::reserve,
     observe::Observed,
-    read::{Read, compile::CompiledDocument, fetch::SourceState},
+    read::{ReadOutcome, compile::CompiledDocument, fetch::SourceState},
 };
 use crate::{controller::report::FetchOutcome, memory::Memory};
 
-/// Returns the outcome of the fetch for the report. A document that cannot be compiled, or has no room in memory, keeps
-/// the one before it in use.
+/// Returns the outcome of the fetch for the report. If the document cannot be compiled, or has no room in memory,
+/// the previous snapshot stays in use.
 ///
 /// # Errors
 /// The read failed, or the namespace has used up its share of memory.
@@ -22,17 +22,17 @@ pub(super) fn accept(
     environment: &Environment<'_>,
     memory: &Arc<Memory>,
     observed: &Observed,
-    read: Result<Read, Error>,
+    read: Result<ReadOutcome, Error>,
     source: &mut SourceState,
     candidate: &mut Candidate,
     desired: &mut Desired,
 ) -> Result<FetchOutcome, Error> {
     let compiled = match read {
-        Ok(Read::NotRun) => return Ok(FetchOutcome::NotRun),
-        Ok(Read::Unchanged) => return Ok(FetchOutcome::Done),
-        Ok(Read::Compiled(mut document)) => {
+        Ok(ReadOutcome::NotRun) => return Ok(FetchOutcome::NotRun),
+        Ok(ReadOutcome::Unchanged) => return Ok(FetchOutcome::Done),
+        Ok(ReadOutcome::Compiled(mut document)) => {
             let snapshot = &mut document.compiled.snapshot;
-            keep(environment, memory, snapshot, candidate, desired, observed).map(|()| document).map_err(Error::from)
+            reserve(environment, memory, snapshot, candidate, desired, observed).map(|()| document).map_err(Error::from)
         }
         Err(error) => Err(error),
     };
@@ -40,7 +40,7 @@ pub(super) fn accept(
         Ok(document) => {
             let CompiledDocument { compiled, version, provenance } = *document;
             source.record_compiled(version, provenance);
-            guard::check(environment, observed, desired, candidate, compiled);
+            check(environment, observed, desired, candidate, compiled);
             Ok(FetchOutcome::Done)
         }
         Err(error) => {

@@ -6,7 +6,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::{read::Reader, shared::Shared, state::States, turns::Turns};
+use super::{bounds::Bounds, deletion::UnderWay, read::Reader, state::States, turns::Turns};
 use crate::{
     compiler::Compiler,
     controller::{metrics::Metrics, report::Reports},
@@ -59,6 +59,7 @@ pub struct Context {
     pub(super) metrics: Metrics,
     pub(super) states: States,
     pub(super) turns: Turns,
+    pub(super) under_way: UnderWay,
     pub(super) streams: Streams,
     pub(super) observer: Observer,
     pub(super) lister: PodLister,
@@ -74,13 +75,13 @@ impl Context {
     /// Creates a context from its dependencies. `objects` are the published ConfigMaps, and `pods` the injected pods;
     /// unneeded objects are deleted after `grace`.
     pub fn new(deps: Deps, objects: Objects, pods: RunningPods, grace: Duration) -> Self {
-        Self::with_shared(deps, &Shared::default(), objects, pods, grace)
+        Self::with_bounds(deps, &Bounds::default(), objects, pods, grace)
     }
 
     /// Creates a context that has bounds over all environments in common with others.
-    pub(super) fn with_shared(
+    pub(super) fn with_bounds(
         deps: Deps,
-        shared: &Shared,
+        bounds: &Bounds,
         objects: Objects,
         pods: RunningPods,
         grace: Duration,
@@ -97,8 +98,8 @@ impl Context {
             publishes_secrets,
         } = deps;
         let (trigger_sender, trigger_requests) = TriggerSender::new();
-        let turns = Turns::new(&shared.reconciliations, trigger_sender.clone());
-        let nudger = Nudger::new(client.clone(), pods.clone()).sharing(&shared.patches);
+        let turns = Turns::new(&bounds.reconciliations, trigger_sender.clone());
+        let nudger = Nudger::new(client.clone(), pods.clone(), bounds.patches.clone());
         Self {
             collector: Collector::new(
                 pods.clone(),
@@ -106,22 +107,22 @@ impl Context {
                 Arc::clone(&fetcher),
                 trigger_sender.clone(),
                 metrics.usage.clone(),
-                &shared.counts,
+                &bounds.counts,
             ),
             observer: Observer::new(pods, nudger.clone(), sidecars, trigger_sender.clone()),
             streams: Streams::new(
                 Arc::clone(&fetcher),
                 trigger_sender.clone(),
                 metrics.realtime.clone(),
-                shared.streams.clone(),
+                bounds.streams.clone(),
             ),
-            lister: PodLister::new(client.clone(), shared.lists.clone()),
+            lister: PodLister::new(client.clone(), bounds.lists.clone()),
             webhook_receiver,
             trigger_sender,
             trigger_requests: Mutex::new(Some(trigger_requests)),
             reader: Reader::new(Arc::clone(&fetcher), compiler, metrics.clone()),
             fetcher,
-            publisher: Publisher::new(client.clone(), objects, grace).sharing(&shared.reads).within(&memory),
+            publisher: Publisher::new(client.clone(), objects, grace, bounds.objects.clone(), Arc::clone(&memory)),
             memory,
             publishes_secrets,
             nudger,
@@ -129,6 +130,7 @@ impl Context {
             metrics,
             states: States::default(),
             turns,
+            under_way: UnderWay::default(),
         }
     }
 

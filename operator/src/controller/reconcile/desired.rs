@@ -16,7 +16,10 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Desired {
     pub(super) snapshot: Option<DesiredSnapshot>,
-    /// Time of the next attempt to read the published snapshot back. `Some` while it has no room in memory.
+    /// True if the snapshot was chosen for the current spec. An edit may exclude it.
+    pub(super) is_of_spec: bool,
+    /// Time of the next attempt to read the published snapshot back. `Some` while it could not be read, or
+    /// has no room in memory.
     pub(super) next_recovery: Option<Instant>,
     pub(super) cache: WriteCache,
     /// Kind of the published objects.
@@ -56,6 +59,7 @@ impl Desired {
     /// Forgets what belongs to an earlier generation of the spec: the edit may have removed the cause of the failure.
     pub(super) fn start_generation(&mut self) {
         self.back_off = None;
+        self.is_of_spec = false;
     }
 
     /// Drops the snapshot if it is published, for lack of memory.
@@ -77,6 +81,12 @@ impl Desired {
         let (past, dropped) = (std::mem::take(&mut record.history), std::mem::take(&mut record.dropped));
         let dropped = dropped.into_iter().filter(|_| !*dropped_are_deleted);
         record.archived_in_other_kind.extend(past.into_iter().chain(dropped));
+    }
+
+    /// Returns the snapshot in memory that is published, or was before the desired one is: its publication failed so far.
+    pub(super) fn published_snapshot(&self) -> Option<Arc<Snapshot>> {
+        let desired = self.snapshot.as_ref()?;
+        if desired.is_published { Some(Arc::clone(&desired.snapshot)) } else { desired.replaces.clone() }
     }
 
     pub(super) fn revision(&self) -> Option<&Revision> {

@@ -3,9 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 
+use super::deletion::Deletion;
 use crate::{
     api::{
-        FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, ObjectKind,
+        FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, NamespacedName, ObjectKind, Uid,
         names::{EnvironmentName, InvalidEnvironmentName, annotation},
     },
     publish::{Destination, Owner},
@@ -15,9 +16,10 @@ use crate::{
 pub(super) struct Environment<'a> {
     pub(super) object: &'a FeatureEnvironment,
     pub(super) spec: &'a FeatureEnvironmentSpec,
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) uid: String,
+    pub(super) name: NamespacedName,
+    pub(super) uid: Uid,
+    /// True once the environment is deleted: `object` is from before.
+    pub(super) deletion: Deletion,
 }
 
 impl<'a> Environment<'a> {
@@ -25,10 +27,14 @@ impl<'a> Environment<'a> {
         Self {
             object,
             spec: &object.spec,
-            namespace: object.namespace().unwrap_or_default(),
-            name: object.name_any(),
-            uid: object.uid().unwrap_or_default(),
+            name: NamespacedName::of(object),
+            uid: Uid::of(object),
+            deletion: Deletion::default(),
         }
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.name.namespace
     }
 
     pub(super) fn generation(&self) -> Option<i64> {
@@ -48,19 +54,19 @@ impl<'a> Environment<'a> {
         &self,
         status: Option<&FeatureEnvironmentStatus>,
     ) -> Result<Destination, InvalidEnvironmentName> {
-        let environment: EnvironmentName = self.name.parse()?;
+        let environment: EnvironmentName = self.name.name.parse()?;
         let reference = OwnerReference {
             api_version: FeatureEnvironment::api_version(&()).into_owned(),
             kind: FeatureEnvironment::kind(&()).into_owned(),
-            name: self.name.clone(),
-            uid: self.uid.clone(),
+            name: self.name.name.clone(),
+            uid: self.uid.as_str().to_owned(),
             controller: Some(true),
             block_owner_deletion: Some(true),
         };
         let object_kind = self.spec.delivery.object_kind;
         let may_have_other_kind = status.is_some_and(|status| may_have_objects(status, object_kind.other()));
         let has_unfinished = status.is_some_and(|status| status.unfinished == Some(object_kind.other()));
-        let owner = Owner { namespace: self.namespace.clone(), environment, reference };
+        let owner = Owner { namespace: self.name.namespace.clone(), environment, reference };
         Ok(Destination { owner, object_kind, may_have_other_kind, has_unfinished })
     }
 }

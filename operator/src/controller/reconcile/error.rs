@@ -21,7 +21,7 @@ pub enum Error {
     #[error(
         "spec.delivery.as is Secret, and the chart's value delivery.secrets is false: set spec.delivery.as to ConfigMap, or ask the administrator to allow published Secrets"
     )]
-    Delivery,
+    SecretsNotAllowed,
     /// The prune rules contain an invalid pattern.
     #[error(transparent)]
     Prune(#[from] prune::Error),
@@ -50,7 +50,7 @@ impl Error {
     pub(super) fn reason(&self) -> Reason {
         match self {
             Self::Name(_) => Reason::InvalidName,
-            Self::Delivery => Reason::DeliveryNotAllowed,
+            Self::SecretsNotAllowed => Reason::DeliveryNotAllowed,
             Self::Prune(_) => Reason::InvalidPattern,
             Self::Fetch(error) => error.reason(),
             Self::Compile(error) => error.reason(),
@@ -62,7 +62,7 @@ impl Error {
     /// Returns when to retry the failed step.
     pub(super) fn retry(&self) -> Retry {
         match self {
-            Self::Name(_) | Self::Delivery | Self::Prune(_) => Retry::Edited,
+            Self::Name(_) | Self::SecretsNotAllowed | Self::Prune(_) => Retry::AfterEdit,
             Self::Fetch(error) => error.retry(),
             Self::Compile(error) if error.is_costly() => Retry::Costly,
             Self::Publish(publish::Error::OutOfMemory { .. }) => Retry::Costly,
@@ -78,7 +78,7 @@ impl Error {
     /// Returns the outcome of the fetch that follows from a failed fetch or compilation.
     pub(super) fn to_fetch(&self) -> FetchOutcome {
         match self {
-            Self::Name(_) | Self::Delivery | Self::Prune(_) => FetchOutcome::NotAccepted(self.to_failure()),
+            Self::Name(_) | Self::SecretsNotAllowed | Self::Prune(_) => FetchOutcome::NotAccepted(self.to_failure()),
             Self::Fetch(error) if error.is_fault_of_spec() => FetchOutcome::NotAccepted(self.to_failure()),
             _ if self.is_of_document() => FetchOutcome::Done,
             _ => FetchOutcome::Failed(self.to_failure()),
@@ -92,14 +92,14 @@ impl Error {
                 !matches!(error, compiler::Error::Malformed(_) | compiler::Error::ChangedBetweenPages)
             }
             Self::Publish(_) | Self::Report(_) => true,
-            Self::Name(_) | Self::Delivery | Self::Prune(_) | Self::Fetch(_) => false,
+            Self::Name(_) | Self::SecretsNotAllowed | Self::Prune(_) | Self::Fetch(_) => false,
         }
     }
 
     /// Logs the failure: as a warning if the status does not have its reason yet. A namespace that is being deleted is
     /// no fault.
     pub(super) fn log(&self, environment: &Environment<'_>, reported: &Reported) {
-        let (namespace, environment, reason) = (&environment.namespace, &environment.name, self.reason());
+        let (namespace, environment, reason) = (environment.namespace(), &environment.name.name, self.reason());
         let is_ending = matches!(self, Self::Publish(publish::Error::NamespaceTerminating));
         if is_ending || reported.has(reason) {
             tracing::debug!(namespace, environment, %reason, error = %self, "the reconciliation failed again");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{desired::Desired, environment::Environment, guard::Candidate, observe::Observed};
+use super::{candidate::Candidate, desired::Desired, environment::Environment, observe::Observed};
 use crate::{
     memory::Memory,
     publish::{Error, Record, Snapshot},
@@ -16,7 +16,7 @@ pub const SNAPSHOTS_MAX: usize = 128 << 20;
 ///
 /// # Errors
 /// The namespace has used up its share.
-pub(super) fn keep(
+pub(super) fn reserve(
     environment: &Environment<'_>,
     memory: &Arc<Memory>,
     snapshot: &mut Snapshot,
@@ -24,26 +24,26 @@ pub(super) fn keep(
     desired: &mut Desired,
     observed: &Observed,
 ) -> Result<(), Error> {
-    let namespace = &environment.namespace;
+    let namespace = environment.namespace();
     let record_bytes = desired.record(observed).map_or(0, Record::memory_bytes);
-    if snapshot.keep_in(memory, namespace, record_bytes).is_ok() {
+    if snapshot.reserve_in(memory, namespace, record_bytes).is_ok() {
         return Ok(());
     }
     candidate.release();
     desired.release();
-    snapshot.keep_in(memory, namespace, record_bytes)
+    snapshot.reserve_in(memory, namespace, record_bytes)
 }
 
 /// Reserves the memory of a snapshot that was read from the cluster. Returns `None`, with a line in the log, if there is
 /// none.
-pub(super) fn keep_read(
+pub(super) fn reserve_read(
     environment: &Environment<'_>,
     memory: &Arc<Memory>,
     mut snapshot: Snapshot,
     record: Option<&Record>,
 ) -> Option<Snapshot> {
-    let (namespace, environment) = (&environment.namespace, &environment.name);
-    if let Err(error) = snapshot.keep_in(memory, namespace, record.map_or(0, Record::memory_bytes)) {
+    let (namespace, environment) = (environment.namespace(), &environment.name.name);
+    if let Err(error) = snapshot.reserve_in(memory, namespace, record.map_or(0, Record::memory_bytes)) {
         tracing::warn!(
             namespace,
             environment,
@@ -82,7 +82,7 @@ mod tests {
         let record: Record = serde_json::from_value(record).unwrap();
         let keep = |bytes: usize, record: Option<&Record>| {
             let snapshot = Snapshot::new(Revision::new("r"), vec![File::new("core".to_owned(), vec![1])]);
-            keep_read(&Environment::new(&object), &Memory::new(bytes), snapshot, record).is_some()
+            reserve_read(&Environment::new(&object), &Memory::new(bytes), snapshot, record).is_some()
         };
         assert!(keep(100_000, None) && !keep(100_000, Some(&record)));
         assert!(keep(100_000 + record.memory_bytes(), Some(&record)));

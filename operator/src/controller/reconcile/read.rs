@@ -30,7 +30,7 @@ const FETCHES: usize = 3;
 
 /// Outcome of the read.
 #[derive(Debug)]
-pub(super) enum Read {
+pub(super) enum ReadOutcome {
     /// No fetch was due, or it is postponed.
     NotRun,
     /// The source still has the document that was compiled last.
@@ -41,7 +41,7 @@ pub(super) enum Read {
 
 /// Facts about earlier documents when the read begins.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct KnownState<'a> {
     /// Latest status.
     pub(super) status: Option<&'a FeatureEnvironmentStatus>,
     /// True if the last document's snapshot is in memory or not needed, so that the fetch may be conditional.
@@ -72,10 +72,10 @@ impl Reader {
         &self,
         environment: &Environment<'_>,
         mut trigger: Option<Trigger>,
-        known: Known<'_>,
+        known: KnownState<'_>,
         source: &mut SourceState,
         requests: &mut Requests,
-    ) -> Result<Read, Error> {
+    ) -> Result<ReadOutcome, Error> {
         if refresh::is_pending(environment, known.status) {
             // The fetch that serves the request may be a later one, if this one has to wait for room.
             source.forget_for_request();
@@ -85,12 +85,12 @@ impl Reader {
         }
         source.apply_trigger(trigger, Instant::now());
         if !source.is_due(trigger, known.is_lost, Instant::now()) {
-            return Ok(Read::NotRun);
+            return Ok(ReadOutcome::NotRun);
         }
-        let Some(_place) = self.documents.begin(&environment.namespace) else {
+        let Some(_place) = self.documents.begin(environment.namespace()) else {
             source.waits_for_room();
             self.metrics.begin(Step::Fetch).end(Outcome::Busy);
-            return Ok(Read::NotRun);
+            return Ok(ReadOutcome::NotRun);
         };
         // Invalid rules are reported before the source is asked; the child process applies the rules.
         compiler::rules(&environment.spec.prune)?;
@@ -108,11 +108,11 @@ impl Reader {
         environment: &Environment<'_>,
         has_snapshot: bool,
         source: &mut SourceState,
-    ) -> Result<Read, Error> {
+    ) -> Result<ReadOutcome, Error> {
         let Self { fetcher, compiler, metrics, .. } = self;
         let document = match fetch(environment, fetcher, metrics, source, has_snapshot).await? {
-            FetchStep::Postponed => return Ok(Read::NotRun),
-            FetchStep::Unchanged => return Ok(Read::Unchanged),
+            FetchStep::Postponed => return Ok(ReadOutcome::NotRun),
+            FetchStep::Unchanged => return Ok(ReadOutcome::Unchanged),
             FetchStep::Document(document) => *document,
         };
         let compiled = compile(environment, compiler, metrics, document).await.map_err(Error::from);
@@ -120,6 +120,6 @@ impl Reader {
         if compiled.as_ref().map_or_else(Error::is_of_document, |_| true) {
             record_read(environment, metrics, source);
         }
-        Ok(Read::Compiled(Box::new(compiled?)))
+        Ok(ReadOutcome::Compiled(Box::new(compiled?)))
     }
 }

@@ -2,7 +2,7 @@
 //! environment.
 
 mod facts;
-mod publish;
+mod publication;
 mod tasks;
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use self::{
     facts::facts,
-    publish::{failed_publication, publish},
+    publication::{failed_publication, publish},
     tasks::start_tasks,
 };
 use super::{
@@ -23,8 +23,8 @@ use super::{
     environment::Environment,
     error::Error,
     observe::{Observed, observe},
-    publish::{recover::recover, restore::run_and_restore, withdraw::unfinished},
-    read::{Known, Read, refresh},
+    publication::{recover::recover, restore::run_and_restore, withdraw::unfinished},
+    read::{KnownState, ReadOutcome, refresh},
     report::{report, report_ahead},
     schedule,
     state::EnvironmentState,
@@ -76,7 +76,7 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
         }
     };
     let rest = fetcher.read_budget().webhook_rest(&environment.uid);
-    webhook_receiver.pace(&environment.namespace, &environment.name, rest);
+    webhook_receiver.pace(&environment.name, rest);
     let tasks = start_tasks(environment, context, state, observed.as_ref(), work.revision.as_ref()).await;
     let tasks = TaskStates { webhook, ..tasks };
     let unfinished = unfinished(environment, &context.publisher, &state.reported, observed.as_ref(), &work.publication);
@@ -97,7 +97,7 @@ fn allowed_destination(
 ) -> Result<Destination, Error> {
     let destination = environment.destination(state.reported.status(environment))?;
     if destination.object_kind == ObjectKind::Secret && !context.publishes_secrets {
-        return Err(Error::Delivery);
+        return Err(Error::SecretsNotAllowed);
     }
     Ok(destination)
 }
@@ -162,19 +162,19 @@ async fn read(
     context: &Context,
     observed: &Observed,
     state: &mut EnvironmentState,
-) -> Result<Read, Error> {
+) -> Result<ReadOutcome, Error> {
     let EnvironmentState { source, requests, candidate, desired, reported, .. } = state;
     let has_newest = candidate.newest().is_some();
     // A pinned snapshot may have taken the memory of the newest one, which is not published before an edit of the spec.
     let is_pinned = desired.revision().is_some_and(|revision| *revision == *environment.spec.pin);
     let is_elsewhere =
         candidate.pending_revision().is_some() || desired.snapshot.is_some() || observed.revision.is_some();
-    let known = Known {
+    let known = KnownState {
         status: reported.status(environment),
         has_snapshot: has_newest || is_pinned,
         is_lost: !has_newest && !is_elsewhere,
     };
-    let trigger = context.states.take_trigger(&environment.namespace, &environment.name);
+    let trigger = context.states.take_trigger(&environment.name);
     let reading = context.reader.read_if_due(environment, trigger, known, source, requests);
     run_and_restore(reading, environment, &context.publisher, &observed.destination, desired).await
 }

@@ -84,7 +84,7 @@ impl Reported {
 
     /// Postpones the next status write. Only the first failure in a row is logged as a warning.
     fn failed(&mut self, environment: &Environment<'_>, error: &Error, interval: Duration) {
-        let (namespace, environment) = (&environment.namespace, &environment.name);
+        let (namespace, environment) = (environment.namespace(), &environment.name.name);
         if self.failures == 0 {
             tracing::warn!(namespace, environment, %error, "the status is not up to date: the write is retried");
         } else {
@@ -115,11 +115,10 @@ pub(super) async fn report(
         reports.report(environment.object, announced, &status).await.map(Some)
     };
     step.end(if outcome.is_ok() { Outcome::Done } else { Outcome::Failed(Reason::ReportFailed) });
-    let (namespace, name) = (&environment.namespace, &environment.name);
     for condition in &status.conditions {
-        metrics.environments.set_condition(namespace, name, &condition.type_, condition.status == "True");
+        metrics.environments.set_condition(&environment.name, &condition.type_, condition.status == "True");
     }
-    metrics.environments.set_held(namespace, name, status.held_revision.is_some());
+    metrics.environments.set_held(&environment.name, status.held_revision.is_some());
     match outcome {
         Ok(stored) => {
             let seen = reported.written.as_ref().is_none_or(|written| written.is_replaced(environment.object));

@@ -14,7 +14,7 @@ use std::{
 use futures::{Stream, StreamExt, TryStreamExt, future::join_all, stream};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, Resource,
     runtime::{
         Config, Controller, WatchStreamExt,
         reflector::{self, ObjectRef, Store},
@@ -28,9 +28,9 @@ use self::{
     first_pass::end_first_pass,
     referrers::{Referrers, SeenVersions, WatchedEnvironment, read_by},
 };
-use super::{Context, Deps, reconcile, shared::Shared, state::Uid, turns::RECONCILIATIONS};
+use super::{Context, Deps, bounds::Bounds, reconcile, turns::RECONCILIATIONS};
 use crate::{
-    api::{NamespacedName, names::label},
+    api::{NamespacedName, Uid, names::label},
     controller::metrics::Metrics,
     publish::{self, ConfigMapMetadata, SURPLUS_GRACE},
     rollout::{self, InjectedPod},
@@ -46,25 +46,25 @@ const TASK_SWEEP: Duration = Duration::from_secs(2);
 /// then run to their end. Each listed namespace has its own watches, so the operator needs no permission outside the
 /// list.
 pub async fn run(deps: Deps, namespaces: &[String], shutdown: watch::Receiver<bool>) {
-    let shared = Shared::default();
+    let bounds = Bounds::default();
     let listed: BTreeSet<&str> = namespaces.iter().map(String::as_str).collect();
     let scopes = if listed.is_empty() { vec![None] } else { listed.into_iter().map(Some).collect() };
     // A webhook that arrives before all first passes have begun would be refused for good.
     let passes: Vec<_> = scopes.iter().map(|_| deps.webhook_receiver.first_pass()).collect();
     deps.webhook_receiver.set_leading(true);
     let each = scopes.into_iter().zip(passes);
-    join_all(each.map(|(scope, pass)| run_in(deps.clone(), &shared, scope, pass, shutdown.clone()))).await;
+    join_all(each.map(|(scope, pass)| run_in(deps.clone(), &bounds, scope, pass, shutdown.clone()))).await;
 }
 
 async fn run_in(
     deps: Deps,
-    shared: &Shared,
+    bounds: &Bounds,
     namespace: Option<&str>,
     pass: FirstPass,
     mut shutdown: watch::Receiver<bool>,
 ) {
     let (client, metrics) = (deps.client.clone(), deps.metrics.clone());
-    let config_maps = || in_scope::<ConfigMapMetadata>(&shared.pages.bound(&client), namespace);
+    let config_maps = || in_scope::<ConfigMapMetadata>(&bounds.pages.bound(&client), namespace);
     let (objects, mut feed) = publish::objects();
     let ours = watcher(config_maps(), selecting(label::REMORA, "="))
         .default_backoff()
@@ -73,7 +73,7 @@ async fn run_in(
         .filter(|touched| std::future::ready(!touched.name.is_empty()))
         .map(|touched| ObjectRef::new(&touched.name).within(&touched.namespace));
     let (known, writer) = reflector::store();
-    let environments = environments(in_scope::<EnvironmentObject>(&shared.pages.bound(&client), namespace))
+    let environments = environments(in_scope::<EnvironmentObject>(&bounds.pages.bound(&client), namespace))
         .default_backoff()
         .inspect_err(|error| tracing::warn!(%error, "cannot watch the FeatureEnvironments: trying again"))
         .reflect(writer)
@@ -82,8 +82,8 @@ async fn run_in(
         .filter_map(|found| std::future::ready(found.ok().map(Ok)));
     let controller = Controller::for_stream(environments, known.clone());
     let (pods, pods_feed) = rollout::running_pods();
-    let following = rollout::follow(in_scope::<InjectedPod>(&shared.pages.bound(&client), namespace), pods_feed);
-    let context = Arc::new(Context::with_shared(deps, shared, objects, pods, SURPLUS_GRACE));
+    let following = rollout::follow(in_scope::<InjectedPod>(&bounds.pages.bound(&client), namespace), pods_feed);
+    let context = Arc::new(Context::with_bounds(deps, bounds, objects, pods, SURPLUS_GRACE));
 
     let seen = Arc::new(SeenVersions::default());
     let mut referrers = Referrers::new(known.clone(), Arc::clone(&context), Arc::clone(&seen));
@@ -119,20 +119,25 @@ fn triggered(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<WatchedEnvi
     let context = Arc::clone(context);
     let requests = stream::iter(context.trigger_requests())
         .flat_map(|mut requests| stream::poll_fn(move |task| requests.poll_recv(task)));
-    requests.map(move |TriggerRequest { namespace, name, trigger }| {
-        context.states.trigger(&namespace, &name, trigger);
-        ObjectRef::new(&name).within(&namespace)
+    requests.map(move |TriggerRequest { environment, trigger }| {
+        let reference = ObjectRef::new(&environment.name).within(&environment.namespace);
+        context.states.trigger(environment, trigger);
+        reference
     })
 }
 
-/// Ends the streams, pod queries and receptions of deleted environments, which are not reconciled any more.
+/// Ends the streams, pod queries and receptions of deleted environments, which are not reconciled any more, and tells the
+/// reconciliations under way.
 async fn end_tasks_of_deleted(known: &Store<WatchedEnvironment>, context: &Context, scope: Option<&str>) {
     loop {
         tokio::time::sleep(TASK_SWEEP).await;
-        let is_there = |namespace: &str, name: &str, uid: &str| {
-            let environment = known.get(&ObjectRef::new(name).within(namespace));
-            environment.is_some_and(|environment| environment.uid().as_deref() == Some(uid))
+        let is_there = |name: &NamespacedName, uid: &Uid| {
+            let environment = known.get(&ObjectRef::new(&name.name).within(&name.namespace));
+            environment.is_some_and(|environment| {
+                environment.meta().deletion_timestamp.is_none() && Uid::of(environment.as_ref()) == *uid
+            })
         };
+        context.under_way.tell_deleted(is_there);
         context.streams.retain(is_there);
         context.observer.retain(is_there);
         context.collector.retain(is_there);
@@ -166,12 +171,12 @@ async fn sweep(
     loop {
         tokio::time::sleep(SWEEP).await;
         let alive = known.state();
-        let uids: HashSet<Uid> = alive.iter().filter_map(|environment| environment.uid()).map(Uid).collect();
+        let uids: HashSet<Uid> = alive.iter().map(|environment| Uid::of(environment.as_ref())).collect();
         let names: HashSet<NamespacedName> =
             alive.iter().map(|environment| NamespacedName::of(environment.as_ref())).collect();
-        let is_there = |namespace: &str, name: &str| names.contains(&NamespacedName::new(namespace, name));
+        let is_there = |environment: &NamespacedName| names.contains(environment);
         context.states.retain(&uids, is_there);
-        context.fetcher.read_budget().retain(scope, |uid| uids.contains(&Uid(uid.to_owned())));
+        context.fetcher.read_budget().retain(scope, |uid| uids.contains(uid));
         context.publisher.retain(is_there);
         metrics.environments.retain(scope, is_there);
         let read = alive.iter().flat_map(|environment| read_by(environment)).collect();

@@ -1,13 +1,29 @@
 //! Times of the next fetch or retry. Pure: randomness is passed in as `chance`, a number from 0 to 1.
+//!
+//! Times of the controller that depend on each other:
+//!
+//! | shorter | longer | why |
+//! |---|---|---|
+//! | `leader::RENEW_DEADLINE` (20 s) | `leader::LEASE_DURATION` (30 s) | a holder writes nothing more before another replica may take over |
+//! | `fetch::limiter::PERMIT_TIMEOUT` (2 s), `ROOM_WAIT` (1 to 2 s) | `fetch::memory_queue::PLACE_RETAINED` (10 s) | a fetch that gave up is repeated before its namespace loses its place |
+//! | `turns::BEGIN` (10 s) | [`UPKEEP`] (60 s) | an environment that missed its turn asks again |
+//! | `restore::PERIOD` (500 ms) | the time of a fetch, up to minutes | published objects do not wait for a slow source |
+//! | a kubelet's delivery of a volume (60 to 90 s) | `publish::SURPLUS_GRACE` (600 s) | no object is deleted while a pod may still mount it |
+//! | a request in the API server (60 s) | `publish::secret_cache::LATE` (600 s) | a Secret that a late write creates is found |
+//! | `publish::secret_cache::REFRESH_INTERVAL` (60 s) | [`UPKEEP`] (60 s, and up to a tenth more) | each look at published objects polls the Secrets |
+//! | the admission of a pod by the webhook (10 s) | `fit::ADMISSION` (15 s) | a core that is withheld waits for pods that are being admitted |
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     time::Duration,
 };
 
-use crate::source::{
-    back_off::{around, ceiling, jittered},
-    fetch::{REST_MAX, Retry},
+use crate::{
+    api::Uid,
+    source::{
+        back_off::{around, ceiling, jittered},
+        fetch::{REST_MAX, Retry},
+    },
 };
 
 /// Longest wait after the first failure. It doubles with every further failure.
@@ -50,7 +66,7 @@ pub(super) fn after_failure(retry: Retry, failures: u32, interval: Duration, cha
         Retry::Costly => (COSTLY, BACKOFF_MAX),
         Retry::Reference => (BACKOFF, REFERENCE_MAX),
         Retry::After(wait) => return wait.max(BACKOFF) + BACKOFF.mul_f64(chance),
-        Retry::Edited => return around(BACKOFF_MAX, chance),
+        Retry::AfterEdit => return around(BACKOFF_MAX, chance),
     };
     let ceiling = ceiling(first, most, failures);
     if ceiling < most { jittered(ceiling, chance) } else { after_success(most, chance) }
@@ -58,7 +74,7 @@ pub(super) fn after_failure(retry: Retry, failures: u32, interval: Duration, cha
 
 /// Returns the time between a restart and the environment's first fetch. It depends on the UID only, so it is the same
 /// after every restart.
-pub(super) fn first_fetch_delay(uid: &str, interval: Duration) -> Duration {
+pub(super) fn first_fetch_delay(uid: &Uid, interval: Duration) -> Duration {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);
     let share = (hasher.finish() >> 32) as u32;
@@ -112,7 +128,8 @@ mod tests {
 
     #[test]
     fn first_fetches_after_restart_are_spread() {
-        let phases: Vec<Duration> = (0..1000).map(|n| first_fetch_delay(&format!("uid-{n}"), INTERVAL)).collect();
+        let phases: Vec<Duration> =
+            (0..1000).map(|n| first_fetch_delay(&Uid::from(&*format!("uid-{n}")), INTERVAL)).collect();
         assert!(phases.iter().all(|phase| *phase <= INTERVAL));
         for tenth in 0..10 {
             let (low, high) = (INTERVAL * tenth / 10, INTERVAL * (tenth + 1) / 10);

@@ -7,17 +7,16 @@ use parking_lot::Mutex;
 
 use super::{
     background::{collect::Uses, receive::Reception},
+    candidate::Candidate,
     desired::Desired,
-    guard::Candidate,
-    publish::{fit::Room, notify::Rollout},
+    publication::{fit::Room, notify::Rollout},
     read::{fetch::SourceState, refresh::Requests},
     report::Reported,
 };
-use crate::{api::NamespacedName, source::trigger::Trigger};
-
-/// UID of a FeatureEnvironment. Unlike a name, it is never used again.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Uid(pub(super) String);
+use crate::{
+    api::{NamespacedName, Uid},
+    source::trigger::Trigger,
+};
 
 /// State of one environment. Each part belongs to one step.
 #[derive(Debug, Default)]
@@ -69,22 +68,22 @@ impl States {
     }
 
     /// Stores a trigger for the next reconciliation of this environment. The stronger of two triggers is kept.
-    pub(super) fn trigger(&self, namespace: &str, name: &str, trigger: Trigger) {
+    pub(super) fn trigger(&self, environment: NamespacedName, trigger: Trigger) {
         let mut triggers = self.triggers.lock();
-        let known = triggers.entry(NamespacedName::new(namespace, name)).or_insert(trigger);
+        let known = triggers.entry(environment).or_insert(trigger);
         *known = trigger.max(*known);
     }
 
     /// Takes the trigger since the last reconciliation, if there is one.
-    pub(super) fn take_trigger(&self, namespace: &str, name: &str) -> Option<Trigger> {
-        self.triggers.lock().remove(&NamespacedName::new(namespace, name))
+    pub(super) fn take_trigger(&self, environment: &NamespacedName) -> Option<Trigger> {
+        self.triggers.lock().remove(environment)
     }
 
     /// Drops the state of all environments that are not in `alive`, and the triggers of those for which `is_there`
-    /// (namespace, name) returns false.
-    pub(super) fn retain(&self, alive: &HashSet<Uid>, is_there: impl Fn(&str, &str) -> bool) {
+    /// returns false.
+    pub(super) fn retain(&self, alive: &HashSet<Uid>, is_there: impl Fn(&NamespacedName) -> bool) {
         self.known.lock().retain(|uid, _| alive.contains(uid));
-        self.triggers.lock().retain(|key, _| is_there(&key.namespace, &key.name));
+        self.triggers.lock().retain(|environment, _| is_there(environment));
     }
 }
 
@@ -94,14 +93,16 @@ mod tests {
 
     #[test]
     fn state_and_trigger_of_deleted_environment_are_dropped() {
-        let (states, uid) = (States::default(), |name: &str| Uid(format!("uid-of-{name}")));
+        let states = States::default();
+        let (uid, shop) =
+            (|name: &str| Uid::from(&*format!("uid-of-{name}")), |name: &str| NamespacedName::new("shop", name));
         for name in ["storefront", "search"] {
             states.put(uid(name), EnvironmentState::default());
-            states.trigger("shop", name, Trigger::Fetch);
+            states.trigger(shop(name), Trigger::Fetch);
         }
-        states.retain(&HashSet::from([uid("search")]), |_, name| name == "search");
+        states.retain(&HashSet::from([uid("search")]), |environment| *environment == shop("search"));
         assert!(states.take(&uid("storefront")).is_none() && states.take(&uid("search")).is_some());
-        assert_eq!(states.take_trigger("shop", "storefront"), None);
-        assert_eq!(states.take_trigger("shop", "search"), Some(Trigger::Fetch));
+        assert_eq!(states.take_trigger(&shop("storefront")), None);
+        assert_eq!(states.take_trigger(&shop("search")), Some(Trigger::Fetch));
     }
 }

@@ -95,7 +95,7 @@ pub enum Pin {
     /// `spec.pin` is empty.
     None,
     /// The pinned revision is published.
-    Kept {
+    Published {
         /// Revision that would be published without the pin, if it is another one.
         newest: Option<Revision>,
     },

@@ -19,7 +19,8 @@ const FINDINGS_MAX: usize = 20;
 /// Returns the status that follows from `previous` and `facts`.
 pub fn next_status(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
     let mut status = previous.clone();
-    let conditions = conditions(&previous.conditions, &facts, now);
+    let generation = observed_generation(previous, &facts);
+    let conditions = conditions(&previous.conditions, &facts, generation, now);
     if !matches!(facts.work.publication, Publication::None) {
         status.held_revision = facts.held;
     }
@@ -32,7 +33,7 @@ pub fn next_status(previous: &FeatureEnvironmentStatus, facts: Facts, now: Times
     }
     unused::replace(&mut status, facts.tasks.idle_flags.as_ref());
     FeatureEnvironmentStatus {
-        observed_generation: facts.generation,
+        observed_generation: generation,
         conditions,
         unfinished: facts.unfinished,
         revision: facts.work.revision,
@@ -50,6 +51,13 @@ pub fn next_status(previous: &FeatureEnvironmentStatus, facts: Facts, now: Times
     }
 }
 
+/// Returns the generation whose source was read. What is published before belongs to an earlier spec, which tools such as
+/// kubectl wait for.
+fn observed_generation(previous: &FeatureEnvironmentStatus, facts: &Facts) -> Option<i64> {
+    let is_read = facts.suspended || !matches!(facts.work.fetch, FetchOutcome::NotRun);
+    if is_read { facts.generation } else { previous.observed_generation }
+}
+
 fn record(status: &mut FeatureEnvironmentStatus, contents: Contents) {
     let Contents { features, segments, overrides, bytes, updated_at, mut findings, finding_count } = contents;
     status.features = Some(features);
@@ -62,11 +70,11 @@ fn record(status: &mut FeatureEnvironmentStatus, contents: Contents) {
     status.findings = findings;
 }
 
-fn conditions(previous: &[Condition], facts: &Facts, now: Timestamp) -> Vec<Condition> {
+fn conditions(previous: &[Condition], facts: &Facts, generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
     let step = |kind: &str, state: Option<State>| match (state, find(previous, kind)) {
-        (Some(state), before) => next(before, kind, state, facts.generation, now),
-        (None, Some(before)) => again(before, facts.generation),
-        (None, None) => next(None, kind, State::unknown(Reason::Pending, "no attempt yet"), facts.generation, now),
+        (Some(state), before) => next(before, kind, state, generation, now),
+        (None, Some(before)) => again(before, generation),
+        (None, None) => next(None, kind, State::unknown(Reason::Pending, "no attempt yet"), generation, now),
     };
     let accepted = step(ACCEPTED, accepted(facts, find(previous, ACCEPTED)));
     let fetched = step(FETCHED, fetched(facts));
@@ -87,7 +95,7 @@ fn accepted(facts: &Facts, before: Option<&Condition>) -> Option<State> {
         }
         (FetchOutcome::Done | FetchOutcome::Failed(_), _) => good(),
         // The pinned revision exists by now.
-        (FetchOutcome::NotRun, Pin::Kept { .. })
+        (FetchOutcome::NotRun, Pin::Published { .. })
             if before.is_some_and(|before| before.reason == Reason::UnknownRevision.as_str()) =>
         {
             good()
@@ -111,7 +119,7 @@ fn published(facts: &Facts) -> Option<State> {
         (Publication::Done { objects, delivered, .. }, _) => {
             let place = in_objects(objects.len(), delivered);
             Some(match &facts.work.pin {
-                Pin::Kept { newest } => State::yes(Reason::Pinned, pinned(&place, newest.as_ref())),
+                Pin::Published { newest } => State::yes(Reason::Pinned, pinned(&place, newest.as_ref())),
                 Pin::None | Pin::Unknown(_) => State::yes(Reason::Published, place),
             })
         }
@@ -184,7 +192,7 @@ fn stale(facts: &Facts, fetched: &Condition, published: &Condition, now: Timesta
     let failing = [fetched, published].into_iter().filter(|condition| condition.status == "False");
     let Some(cause) = failing.min_by_key(|condition| condition.last_transition_time.0) else {
         return match fetched.status.as_str() {
-            _ if matches!(facts.work.pin, Pin::Kept { .. }) => {
+            _ if matches!(facts.work.pin, Pin::Published { .. }) => {
                 State::no(Reason::Pinned, "spec.pin keeps this revision published")
             }
             "True" => State::no(Reason::Current, "the source confirms the published snapshot"),

@@ -75,6 +75,22 @@ fn status_without_change_stays_equal() {
     }
 }
 
+/// Tools wait until the status has the generation of the spec. Before its source was read, what is published belongs to the
+/// spec before.
+#[test]
+fn generation_is_observed_once_its_source_was_read() {
+    let edited = |fetch: FetchOutcome| Facts { generation: Some(2), ..facts(fetch, Publication::None, Some("abc")) };
+    let waiting = status::next_status(&published(), edited(FetchOutcome::NotRun), at(10));
+    assert_eq!(waiting, published());
+    for fetch in [FetchOutcome::Done, FetchOutcome::Failed(failure(Reason::UpstreamUnavailable))] {
+        let read = status::next_status(&waiting, edited(fetch), at(11));
+        assert_eq!(read.observed_generation, Some(2));
+        assert!(read.conditions.iter().all(|condition| condition.observed_generation == Some(2)));
+    }
+    let suspended = Facts { suspended: true, ..edited(FetchOutcome::NotRun) };
+    assert_eq!(status::next_status(&waiting, suspended, at(11)).observed_generation, Some(2));
+}
+
 #[test]
 fn failing_source_leaves_published_environment_ready() {
     let failing = || facts(FetchOutcome::Failed(failure(Reason::UpstreamUnavailable)), Publication::None, Some("abc"));

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     api::names::sidecar,
-    injection::decide::{MIRROR, Reason, Refusal},
+    injection::decide::{MIRROR, Refusal, SkipReason},
 };
 
 pub(super) fn define(variables: &mut Variables, templates: &TemplatePlans) -> Result<(), Error> {
@@ -61,14 +61,14 @@ fn skip_warning() -> String {
 
 /// Returns the conditions under which a pod cannot be injected, for an expression of its annotations. System namespaces
 /// are missing here, because the policy does not select them.
-pub(super) fn skipped(annotations: &str) -> [(String, Reason); 3] {
+pub(super) fn skipped(annotations: &str) -> [(String, SkipReason); 3] {
     [
-        (format!("'{MIRROR}' in {annotations}"), Reason::MirrorPod),
+        (format!("'{MIRROR}' in {annotations}"), SkipReason::MirrorPod),
         (
             "object.spec.?os.?name.orValue('') == 'windows' || object.spec.?nodeSelector[?'kubernetes.io/os'].orValue('') == 'windows'".to_owned(),
-            Reason::Windows,
+            SkipReason::Windows,
         ),
-        ("object.spec.?hostNetwork.orValue(false)".to_owned(), Reason::HostNetwork),
+        ("object.spec.?hostNetwork.orValue(false)".to_owned(), SkipReason::HostNetwork),
     ]
 }
 

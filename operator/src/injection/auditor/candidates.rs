@@ -37,14 +37,14 @@ const ENVIRONMENTS_MAX: usize = 512;
 /// A pod's metadata, of which what the auditor does not read is skipped while a page is parsed.
 #[derive(Clone, Debug, Deserialize)]
 struct Listed {
-    #[serde(deserialize_with = "metadata::<Read, _>")]
+    #[serde(deserialize_with = "metadata::<CandidateSelection, _>")]
     metadata: ObjectMeta,
 }
 
 /// Metadata of a pod that the auditor reads.
-struct Read;
+struct CandidateSelection;
 
-impl Selection for Read {
+impl Selection for CandidateSelection {
     const CONTROLLER: bool = true;
 
     fn annotation(key: &str) -> usize {

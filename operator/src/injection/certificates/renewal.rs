@@ -13,9 +13,9 @@ pub struct Validity {
     pub until: Timestamp,
 }
 
-/// Reason for replacing a certificate.
+/// RenewalReason for replacing a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum RenewalReason {
     /// No certificate exists.
     Missing,
     /// The certificate cannot be read, or its key belongs to another certificate.
@@ -44,20 +44,20 @@ impl Validity {
 
 /// Returns the reason for replacing a certificate, or `None` if it can stay in use. `current` is `None` if no
 /// certificate exists.
-pub fn needs_renewal<E>(current: Option<&Result<Validity, E>>, now: Timestamp) -> Option<Reason> {
+pub fn needs_renewal<E>(current: Option<&Result<Validity, E>>, now: Timestamp) -> Option<RenewalReason> {
     let validity = match current {
-        None => return Some(Reason::Missing),
-        Some(Err(_)) => return Some(Reason::Unusable),
+        None => return Some(RenewalReason::Missing),
+        Some(Err(_)) => return Some(RenewalReason::Unusable),
         Some(Ok(validity)) => validity,
     };
     let life = validity.until.duration_since(validity.from);
     let age = now.duration_since(validity.from);
     if age.is_negative() {
-        Some(Reason::NotYetValid)
+        Some(RenewalReason::NotYetValid)
     } else if age >= life {
-        Some(Reason::Expired)
+        Some(RenewalReason::Expired)
     } else if age >= life * 2 / 3 {
-        Some(Reason::Due)
+        Some(RenewalReason::Due)
     } else {
         None
     }
@@ -74,21 +74,21 @@ mod tests {
     #[test]
     fn certificate_is_due_after_two_thirds_of_its_validity() {
         let current = Some(&Ok::<_, ()>(Validity { from: at(1000), until: at(1300) }));
-        assert_eq!(needs_renewal(current, at(999)), Some(Reason::NotYetValid));
+        assert_eq!(needs_renewal(current, at(999)), Some(RenewalReason::NotYetValid));
         assert_eq!(needs_renewal(current, at(1000)), None);
         assert_eq!(needs_renewal(current, at(1199)), None);
-        assert_eq!(needs_renewal(current, at(1200)), Some(Reason::Due));
-        assert_eq!(needs_renewal(current, at(1299)), Some(Reason::Due));
-        assert_eq!(needs_renewal(current, at(1300)), Some(Reason::Expired));
+        assert_eq!(needs_renewal(current, at(1200)), Some(RenewalReason::Due));
+        assert_eq!(needs_renewal(current, at(1299)), Some(RenewalReason::Due));
+        assert_eq!(needs_renewal(current, at(1300)), Some(RenewalReason::Expired));
     }
 
     #[test]
     fn missing_or_unusable_certificate_is_renewed() {
-        assert_eq!(needs_renewal::<()>(None, at(0)), Some(Reason::Missing));
-        assert_eq!(needs_renewal(Some(&Err(())), at(0)), Some(Reason::Unusable));
+        assert_eq!(needs_renewal::<()>(None, at(0)), Some(RenewalReason::Missing));
+        assert_eq!(needs_renewal(Some(&Err(())), at(0)), Some(RenewalReason::Unusable));
         // The certificate's end lies before its start.
         let backwards = Some(&Ok::<_, ()>(Validity { from: at(10), until: at(5) }));
-        assert_eq!(needs_renewal(backwards, at(10)), Some(Reason::Expired));
+        assert_eq!(needs_renewal(backwards, at(10)), Some(RenewalReason::Expired));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{
     Lifetimes, Names, Serving,
     ca::{Certificate, Leaf, SignError},
     registration::{Registered, update},
-    renewal::{Reason, Validity, needs_renewal},
+    renewal::{RenewalReason, Validity, needs_renewal},
     secret::{Contents, ForeignSecret, State, assess},
 };
 use crate::injection::metrics::Metrics;
@@ -243,7 +243,7 @@ impl CertificateManager {
 impl InUse {
     /// True if the certificate is valid now and its CA is among `trusted`.
     fn serves(&self, trusted: &[&Certificate], now: Timestamp) -> bool {
-        let expired = matches!(self.renewal(now), Some(Reason::Expired | Reason::NotYetValid));
+        let expired = matches!(self.renewal(now), Some(RenewalReason::Expired | RenewalReason::NotYetValid));
         !expired && trusted.contains(&&self.signed_by)
     }
 
@@ -252,7 +252,7 @@ impl InUse {
         self.renewal(now).is_some() || self.signed_by != *contents.ca.certificate()
     }
 
-    fn renewal(&self, now: Timestamp) -> Option<Reason> {
+    fn renewal(&self, now: Timestamp) -> Option<RenewalReason> {
         needs_renewal(Some(&Ok::<_, Infallible>(self.validity)), now)
     }
 }

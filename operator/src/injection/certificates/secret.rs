@@ -8,7 +8,7 @@ use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::me
 use super::{
     Lifetimes, Names,
     ca::{Ca, Certificate, Unusable},
-    renewal::{Reason, Validity, needs_renewal},
+    renewal::{RenewalReason, Validity, needs_renewal},
 };
 use crate::api::names::label;
 
@@ -42,7 +42,7 @@ pub(super) enum State {
     Usable(Box<Contents>),
     /// The Secret must be replaced. `old` holds the old CAs that can still be parsed, newest first; they stay trusted
     /// for a while.
-    Renew { reason: Reason, old: Vec<Certificate> },
+    Renew { reason: RenewalReason, old: Vec<Certificate> },
 }
 
 impl Contents {
@@ -105,7 +105,7 @@ impl Contents {
 /// Fails if the Secret exists without the operator's label.
 pub(super) fn assess(secret: Option<&Secret>, now: Timestamp) -> Result<State, ForeignSecret> {
     let Some(secret) = secret else {
-        return Ok(State::Renew { reason: Reason::Missing, old: Vec::new() });
+        return Ok(State::Renew { reason: RenewalReason::Missing, old: Vec::new() });
     };
     let labels = secret.metadata.labels.as_ref();
     if labels.and_then(|labels| labels.get(label::MANAGED_BY)).map(String::as_str) != Some(label::REMORA) {
@@ -127,7 +127,7 @@ pub(super) fn assess(secret: Option<&Secret>, now: Timestamp) -> Result<State, F
                 Err(_) => part(secret, CERTIFICATE).and_then(Certificate::read).ok(),
             };
             let old = newest.into_iter().chain(previous(secret)).collect();
-            State::Renew { reason: reason.unwrap_or(Reason::Unusable), old }
+            State::Renew { reason: reason.unwrap_or(RenewalReason::Unusable), old }
         }
     })
 }
@@ -166,7 +166,7 @@ mod tests {
 
     const DAY: u64 = 86_400;
 
-    fn renewal(secret: &Secret, now: Timestamp) -> Option<(Reason, bool)> {
+    fn renewal(secret: &Secret, now: Timestamp) -> Option<(RenewalReason, bool)> {
         match assess(Some(secret), now).unwrap() {
             State::Usable(_) => None,
             State::Renew { reason, old } => Some((reason, !old.is_empty())),
@@ -179,9 +179,12 @@ mod tests {
         let secret = Contents::renewed(Vec::new(), now, &lifetimes).unwrap().secret(&names(), None);
         assert_eq!(renewal(&secret, now), None);
         assert_eq!(renewal(&secret, later(now, 243 * DAY)), None);
-        assert_eq!(renewal(&secret, later(now, 244 * DAY)), Some((Reason::Due, true)));
-        assert_eq!(renewal(&secret, later(now, 366 * DAY)), Some((Reason::Expired, true)));
-        assert_eq!(renewal(&secret, later(now, 0) - Duration::from_secs(3600)), Some((Reason::NotYetValid, true)));
+        assert_eq!(renewal(&secret, later(now, 244 * DAY)), Some((RenewalReason::Due, true)));
+        assert_eq!(renewal(&secret, later(now, 366 * DAY)), Some((RenewalReason::Expired, true)));
+        assert_eq!(
+            renewal(&secret, later(now, 0) - Duration::from_secs(3600)),
+            Some((RenewalReason::NotYetValid, true))
+        );
     }
 
     #[test]
@@ -197,13 +200,15 @@ mod tests {
             };
             secret
         };
-        assert_eq!(renewal(&damaged(KEY, None), now), Some((Reason::Unusable, true)));
-        assert_eq!(renewal(&damaged(KEY, Some(b"?")), now), Some((Reason::Unusable, true)));
-        assert_eq!(renewal(&damaged(CERTIFICATE, None), now), Some((Reason::Unusable, false)));
-        assert_eq!(renewal(&damaged(CERTIFICATE, Some(b"\xff")), now), Some((Reason::Unusable, false)));
+        assert_eq!(renewal(&damaged(KEY, None), now), Some((RenewalReason::Unusable, true)));
+        assert_eq!(renewal(&damaged(KEY, Some(b"?")), now), Some((RenewalReason::Unusable, true)));
+        assert_eq!(renewal(&damaged(CERTIFICATE, None), now), Some((RenewalReason::Unusable, false)));
+        assert_eq!(renewal(&damaged(CERTIFICATE, Some(b"\xff")), now), Some((RenewalReason::Unusable, false)));
         assert_eq!(renewal(&damaged(PREVIOUS, Some(b"?")), now), None);
-        assert_eq!(renewal(&Secret { data: None, ..whole.clone() }, now), Some((Reason::Unusable, false)));
-        assert!(matches!(assess(None, now), Ok(State::Renew { reason: Reason::Missing, old }) if old.is_empty()));
+        assert_eq!(renewal(&Secret { data: None, ..whole.clone() }, now), Some((RenewalReason::Unusable, false)));
+        assert!(
+            matches!(assess(None, now), Ok(State::Renew { reason: RenewalReason::Missing, old }) if old.is_empty())
+        );
     }
 
     #[test]

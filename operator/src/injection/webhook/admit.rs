@@ -79,7 +79,7 @@ pub fn router(webhook: Webhook) -> Router {
 
 /// Results of the look-ups for one request.
 struct LookedUp<'a> {
-    namespace: Result<Option<Arc<namespaces::Known>>, namespaces::Unknown>,
+    namespace: Result<Option<Arc<namespaces::KnownNamespace>>, namespaces::Unknown>,
     /// The environments that the pod requests.
     environments: Vec<(&'a EnvironmentName, Presence)>,
 }

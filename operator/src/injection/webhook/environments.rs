@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The cached parts of a FeatureEnvironment. They are untyped, so that one invalid object does not hide the others.
-type Known = PartialObject<FeatureEnvironment, Names, Spec, Status>;
+type KnownEnvironment = PartialObject<FeatureEnvironment, Names, Spec, Status>;
 
 /// Nothing but names and versions.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Fields for Status {}
 /// A cache of all FeatureEnvironments.
 #[derive(Clone)]
 pub struct Environments {
-    known: Cache<Known>,
+    known: Cache<KnownEnvironment>,
     client: Client,
     look_ups: LookUps,
 }
@@ -100,7 +100,7 @@ impl Environments {
         if let Some(known) = self.known.get(namespace, name.as_str()) {
             return Presence::Present(layout(&known));
         }
-        let api: Api<Known> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<KnownEnvironment> = Api::namespaced(self.client.clone(), namespace);
         match self.look_ups.run(api.get_opt(name.as_str())).await {
             Ok(Ok(Some(found))) => Presence::Present(layout(&found)),
             Ok(Ok(None)) => Presence::Missing,
@@ -115,7 +115,7 @@ impl Environments {
 
 /// Returns the layout by the published delivery in the status, or by the spec if nothing is published: a new pod mounts
 /// the objects that exist.
-fn layout(environment: &Known) -> Layout {
+fn layout(environment: &KnownEnvironment) -> Layout {
     let spec = environment.spec.clone().unwrap_or_default();
     let status = environment.status.clone().unwrap_or_default();
     let object_kind = |delivery: &Value| delivery.get("as").and_then(|kind| ObjectKind::deserialize(kind).ok());
@@ -192,7 +192,7 @@ mod tests {
         let object = json!({
             "metadata": {"name": "a", "namespace": "shop", "annotations": annotations}, "spec": {"delivery": {"as": "Secret"}},
         });
-        let known: Known = serde_json::from_str(&object.to_string()).unwrap();
+        let known: KnownEnvironment = serde_json::from_str(&object.to_string()).unwrap();
         assert_eq!(known.metadata.name.as_deref(), Some("a"));
         let kept = format!("{known:?}").len();
         assert!(kept < 2_000, "{kept} characters are kept of 40,000 annotations");

@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// The cached parts of a namespace: its name, and the annotations and labels that injection reads.
-pub(super) type Known = PartialObject<Namespace, Read>;
+pub(super) type KnownNamespace = PartialObject<Namespace, NamespaceSelection>;
 
 /// Metadata of a namespace that injection reads.
 #[derive(Clone, Debug)]
-pub(super) struct Read;
+pub(super) struct NamespaceSelection;
 
-impl Selection for Read {
+impl Selection for NamespaceSelection {
     fn annotation(key: &str) -> usize {
         if KNOWN.contains(&key) { VALUE_MAX } else { 0 }
     }
@@ -35,7 +35,7 @@ impl Selection for Read {
 /// A cache of the annotations and labels of all namespaces.
 #[derive(Clone)]
 pub struct Namespaces {
-    known: Cache<Known>,
+    known: Cache<KnownNamespace>,
     client: Client,
     look_ups: LookUps,
 }
@@ -68,22 +68,22 @@ impl Namespaces {
     /// # Errors
     ///
     /// Fails if the API server refuses the request or does not answer within [`LOOK_UP_TIMEOUT`].
-    pub(super) async fn look_up(&self, namespace: &str) -> Result<Option<Arc<Known>>, Unknown> {
+    pub(super) async fn look_up(&self, namespace: &str) -> Result<Option<Arc<KnownNamespace>>, Unknown> {
         if let Some(known) = self.known.get("", namespace) {
             return Ok(Some(known));
         }
-        let api: Api<Known> = Api::all(self.client.clone());
+        let api: Api<KnownNamespace> = Api::all(self.client.clone());
         let found = self.look_ups.run(api.get_opt(namespace)).await??;
         Ok(found.map(Arc::new))
     }
 }
 
 /// Returns the annotations that a namespace sets for all of its pods.
-pub(super) fn defaults(known: &Known) -> Option<&BTreeMap<String, String>> {
+pub(super) fn defaults(known: &KnownNamespace) -> Option<&BTreeMap<String, String>> {
     known.metadata.annotations.as_ref()
 }
 
 /// True if pods of the namespace may override flags.
-pub(super) fn allows_overrides(known: &Known) -> bool {
+pub(super) fn allows_overrides(known: &KnownNamespace) -> bool {
     has_label(known.metadata.labels.as_ref(), label::ALLOW_OVERRIDES, "true")
 }

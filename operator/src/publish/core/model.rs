@@ -20,7 +20,7 @@ use remora_snapshot::{
     write,
 };
 
-use super::{File, Placed, Snapshot, kept};
+use super::{CoreLocation, File, Snapshot, kept};
 use crate::api::Revision;
 
 /// Files of the volume: the core, and two parts in each set.
@@ -68,7 +68,7 @@ struct World {
     plans: Vec<[Vec<(usize, u8)>; 2]>,
     contents: Vec<Vec<u8>>,
     /// Document and place of the core that each content of the file `core` names.
-    placed: HashMap<u8, (usize, Placed)>,
+    placed: HashMap<u8, (usize, CoreLocation)>,
     numbers: HashMap<Vec<u8>, u8>,
     /// Results of reading contents as a core, by the pointer, or by 0 for the set that it does not name.
     read: HashMap<(u8, u8, Vec<u8>), Option<usize>>,
@@ -129,7 +129,7 @@ impl World {
         let plan: Vec<_> =
             contents.iter().map(|content| (file_of(&content.file), self.number(&content.bytes))).collect();
         let set = (snapshot.core_parts() > 0).then_some(set);
-        let placed = Placed { revision: snapshot.revision.clone(), set, overrides: None };
+        let placed = CoreLocation { revision: snapshot.revision.clone(), set, overrides: None };
         let (last, core) = *plan.last().unwrap();
         assert_eq!(last, CORE, "the core is written last");
         self.placed.insert(core, (number, placed));
@@ -150,7 +150,7 @@ impl World {
     fn next_write(&self, state: &State) -> Option<(usize, u8)> {
         let core = state.published[CORE];
         let before = self.placed.get(&core).map(|(_, placed)| placed);
-        let placed = Placed::next(&self.snapshots[state.newest], before);
+        let placed = CoreLocation::next(&self.snapshots[state.newest], before);
         let mut plan = self.plans[state.newest][placed.set.unwrap_or(CoreSet::A) as usize].clone();
         if let (true, Some(set)) = (placed.outgrows(before), placed.set) {
             let file = file_of(&kept(File::new(files::CORE.to_owned(), Vec::new()), set).name);

@@ -172,7 +172,7 @@ mod tests {
     const SLOTS: Slots = Slots { overrides: 16, core_parts: 2 };
     fn target() -> ObservationTarget {
         ObservationTarget {
-            uid: "u".to_owned(),
+            uid: "u".into(),
             namespace: "shop".to_owned(),
             environment: "storefront".parse().unwrap(),
             revision: Revision::new("new"),

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::{Deps, ObservationTarget, counts::Counts};
 use crate::{
-    api::{Pods, Revision},
+    api::{NamespacedName, Pods, Revision},
     rollout::{
         nudge::is_unnotified,
         pods::{Injected, staying},
@@ -109,7 +109,7 @@ pub(super) async fn observe(target: ObservationTarget, deps: Arc<Deps>, found: A
             let pods = counts.report(&target, is_late(target.nudge, round));
             let is_new = found.lock().replace(pods.clone()).as_ref() != Some(&pods);
             if is_new {
-                deps.triggers.send(namespace, environment.as_str(), Trigger::Report).await;
+                deps.triggers.send(&NamespacedName::new(namespace, environment.as_str()), Trigger::Report).await;
             }
         }
     }
@@ -171,7 +171,7 @@ async fn ask(target: &ObservationTarget, deps: &Deps, all: Vec<Arc<Injected>>, k
         .map(async |pod| match pod.admin {
             Some(_) if !is_asked(silent_rounds(&pod)) => (pod, Reply::Silent),
             Some(admin) => {
-                let reply = deps.sidecars.ask(admin, &target.namespace, target.environment.as_str()).await;
+                let reply = deps.sidecars.ask(admin, &target.namespace, &target.environment).await;
                 (pod, reply)
             }
             None => (pod, Reply::Serves(None)),

@@ -20,7 +20,7 @@ use crate::{
         ObjectKind,
         names::{FORMAT, Format},
     },
-    rollout::{RunningPodsFeed, running_pods},
+    rollout::{RunningPodsFeed, nudge::Patches, running_pods},
     source::trigger::{Trigger, TriggerRequest},
 };
 
@@ -146,7 +146,7 @@ impl Scene {
         let client = cluster.client();
         let (triggers, requests) = TriggerSender::new();
         let deps = Deps {
-            nudger: Nudger::new(client, pods.clone()),
+            nudger: Nudger::new(client, pods.clone(), Patches::default()),
             pods,
             sidecars: SidecarClient::new().unwrap(),
             triggers,
@@ -157,7 +157,7 @@ impl Scene {
 
     fn observe(&self, revision: &str) -> Option<Pods> {
         self.observer.observe(ObservationTarget {
-            uid: "uid-1".to_owned(),
+            uid: "uid-1".into(),
             namespace: "shop".to_owned(),
             environment: "storefront".parse().unwrap(),
             revision: Revision::new(revision),
@@ -173,7 +173,7 @@ impl Scene {
     /// Waits for the next report.
     async fn report(&mut self, revision: &str) -> Pods {
         let request = timeout(CAP, self.requests.recv()).await.expect("no report").unwrap();
-        assert_eq!((request.name.as_str(), request.trigger), ("storefront", Trigger::Report));
+        assert_eq!((request.environment.name.as_str(), request.trigger), ("storefront", Trigger::Report));
         self.observe(revision).unwrap()
     }
 }
@@ -369,12 +369,13 @@ async fn observation_ends_with_its_environment() {
     let mut scene = Scene::new(0.01);
     scene.cluster.pod("web-1", None, serves("aa")).await;
     scene.observe("bb");
-    let is_observed = |scene: &Scene| scene.observer.observations.get("shop", "storefront").is_some();
+    let storefront = NamespacedName::new("shop", "storefront");
+    let is_observed = |scene: &Scene| scene.observer.observations.get(&storefront).is_some();
     assert!(is_observed(&scene));
-    scene.observer.stop("shop", "storefront");
+    scene.observer.stop(&storefront);
     assert!(!is_observed(&scene));
     scene.observe("bb");
-    scene.observer.retain(|_, _, uid| uid != "uid-1");
+    scene.observer.retain(|_, uid| uid.as_str() != "uid-1");
     assert!(!is_observed(&scene));
     assert!(timeout(Duration::from_millis(200), scene.requests.recv()).await.is_err());
     assert!(scene.cluster.patches().is_empty());

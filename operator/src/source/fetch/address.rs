@@ -12,7 +12,7 @@ pub(super) fn is_allowed(address: IpAddr, reach: Reach) -> bool {
     let address = embedded(address).map_or(address, IpAddr::V4);
     match reach {
         Reach::Public => is_public(address),
-        Reach::Vouched => !is_off_limits(address),
+        Reach::Private => !is_off_limits(address),
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     fn public_address_is_allowed_for_every_origin() {
         for address in ["1.1.1.1", "99.86.4.2", "2606:4700::1111", "64:ff9b::101:101", "::ffff:1.1.1.1"] {
             assert!(allowed(address, Reach::Public), "{address}");
-            assert!(allowed(address, Reach::Vouched), "{address}");
+            assert!(allowed(address, Reach::Private), "{address}");
         }
     }
 
@@ -100,7 +100,7 @@ mod tests {
             "2002:7f00:1::1",
         ] {
             assert!(!allowed(address, Reach::Public), "{address}");
-            assert!(allowed(address, Reach::Vouched), "{address}");
+            assert!(allowed(address, Reach::Private), "{address}");
         }
     }
 
@@ -118,7 +118,7 @@ mod tests {
             "64:ff9b::a9fe:a9fe",
         ] {
             assert!(!allowed(address, Reach::Public), "{address}");
-            assert!(!allowed(address, Reach::Vouched), "{address}");
+            assert!(!allowed(address, Reach::Private), "{address}");
         }
     }
 }

@@ -45,7 +45,7 @@ pub(super) async fn read(
         return Err(too_large("the answer", limit));
     }
     grow_to(declared.unwrap_or_default()).map_err(Unread::OverBudget)?;
-    let mut sink = Sink::new(&response, limit)?;
+    let mut sink = Sink::new(&response, Bounded { bytes: Vec::new(), limit, grow_to, refused: None })?;
     let mut wire = 0_usize;
     loop {
         let (deadline, rate) = progress.deadline();
@@ -55,16 +55,16 @@ pub(super) async fn read(
         if wire > limit {
             return Err(too_large("the answer", limit));
         }
-        // A chunk may inflate to a thousand times its size. The sink stops at the limit within the chunk.
+        // A chunk may inflate to a thousand times its size. The sink stops at the limit, or where the memory budget ends,
+        // within the chunk.
         let before = sink.len();
-        sink.write(&chunk).map_err(|error| inflation(&error, limit))?;
+        sink.write(&chunk).map_err(|error| sink.refusal(&error, limit))?;
         progress.arrived(sink.len() - before, Instant::now());
         if wire > sink.len().saturating_mul(WIRE_RATIO).saturating_add(WIRE_SLACK) {
             return Err(Unread::Broken("the answer is much larger compressed than decompressed".to_owned()));
         }
-        grow_to(sink.len()).map_err(Unread::OverBudget)?;
     }
-    sink.finish().map_err(|error| inflation(&error, limit))
+    sink.finish(limit)
 }
 
 fn broken(error: &reqwest::Error) -> Unread {
@@ -88,15 +88,14 @@ fn inflation(error: &io::Error, limit: usize) -> Unread {
     }
 }
 
-enum Sink {
-    Plain(Bounded),
+enum Sink<G: Fn(usize) -> Result<(), OverBudget>> {
+    Plain(Bounded<G>),
     /// Decodes one gzip member. Each further one would cost a new decoder.
-    Gzip(Box<GzDecoder<Bounded>>),
+    Gzip(Box<GzDecoder<Bounded<G>>>),
 }
 
-impl Sink {
-    fn new(response: &Response, limit: usize) -> Result<Self, Unread> {
-        let bounded = Bounded { bytes: Vec::new(), limit };
+impl<G: Fn(usize) -> Result<(), OverBudget>> Sink<G> {
+    fn new(response: &Response, bounded: Bounded<G>) -> Result<Self, Unread> {
         let encoding =
             response.headers().get(header::CONTENT_ENCODING).map(|value| value.as_bytes().to_ascii_lowercase());
         match encoding.as_deref() {
@@ -113,31 +112,56 @@ impl Sink {
         }
     }
 
-    fn len(&self) -> usize {
+    fn bounded(&self) -> &Bounded<G> {
         match self {
-            Self::Plain(bounded) => bounded.bytes.len(),
-            Self::Gzip(decoder) => decoder.get_ref().bytes.len(),
+            Self::Plain(bounded) => bounded,
+            Self::Gzip(decoder) => decoder.get_ref(),
         }
     }
 
-    fn finish(self) -> io::Result<Vec<u8>> {
+    fn len(&self) -> usize {
+        self.bounded().bytes.len()
+    }
+
+    /// Returns the reason of an error of the sink.
+    fn refusal(&self, error: &io::Error, limit: usize) -> Unread {
+        match self.bounded().refused {
+            Some(refused) => Unread::OverBudget(refused),
+            None => inflation(error, limit),
+        }
+    }
+
+    fn finish(mut self, limit: usize) -> Result<Vec<u8>, Unread> {
+        if let Self::Gzip(decoder) = &mut self {
+            decoder.try_finish().map_err(|error| self.refusal(&error, limit))?;
+        }
         match self {
             Self::Plain(bounded) => Ok(bounded.bytes),
-            Self::Gzip(decoder) => Ok(decoder.finish()?.bytes),
+            Self::Gzip(decoder) => {
+                decoder.finish().map(|bounded| bounded.bytes).map_err(|error| inflation(&error, limit))
+            }
         }
     }
 }
 
-/// A vector with a maximum size.
-struct Bounded {
+/// A vector with a maximum size, which reserves memory before it grows.
+struct Bounded<G> {
     bytes: Vec<u8>,
     limit: usize,
+    grow_to: G,
+    /// Memory that was refused.
+    refused: Option<OverBudget>,
 }
 
-impl Write for Bounded {
+impl<G: Fn(usize) -> Result<(), OverBudget>> Write for Bounded<G> {
     fn write(&mut self, chunk: &[u8]) -> io::Result<usize> {
-        if self.bytes.len().saturating_add(chunk.len()) > self.limit {
+        let length = self.bytes.len().saturating_add(chunk.len());
+        if length > self.limit {
             return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        if let Err(refused) = (self.grow_to)(length) {
+            self.refused = Some(refused);
+            return Err(io::ErrorKind::OutOfMemory.into());
         }
         self.bytes.extend_from_slice(chunk);
         Ok(chunk.len())
@@ -145,5 +169,33 @@ impl Write for Bounded {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    /// All of the content is in one chunk, which inflates to a thousand times its size.
+    #[test]
+    fn memory_is_reserved_before_decoder_writes() {
+        const ROOM: usize = 1 << 20;
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(&vec![0; 64 * ROOM]).unwrap();
+        let chunk = encoder.finish().unwrap();
+        let largest = Cell::new(0);
+        let grow_to = |bytes: usize| {
+            largest.set(bytes);
+            if bytes > ROOM { Err(OverBudget { needed: bytes }) } else { Ok(()) }
+        };
+        let bounded = Bounded { bytes: Vec::new(), limit: 64 * ROOM, grow_to, refused: None };
+        let mut sink = Sink::Gzip(Box::new(GzDecoder::new(bounded)));
+        let error = sink.write(&chunk).unwrap_err();
+        assert!(matches!(sink.refusal(&error, 64 * ROOM), Unread::OverBudget(_)));
+        assert!(sink.len() <= ROOM && largest.get() < 2 * ROOM, "{} of {}", sink.len(), largest.get());
     }
 }

@@ -11,7 +11,7 @@ use super::{
     minimum_rate::SILENCE_MAX,
     origin::{Origin, Reach},
     proxy::Tunnel,
-    resolve::{Guard, Lookup},
+    resolve::{CheckedResolver, Lookup},
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -119,11 +119,11 @@ impl Clients {
             Purpose::Send => (redirect::Policy::none(), SILENCE_MAX),
         };
         // A client with a proxy resolves the proxy's name only, which an administrator named.
-        let reach = if tunnel.is_some() { Reach::Vouched } else { reach };
+        let reach = if tunnel.is_some() { Reach::Private } else { reach };
         let mut builder = Client::builder()
             .tls_backend_rustls()
             .tls_certs_only(roots)
-            .dns_resolver(Arc::new(Guard { lookup: Arc::clone(&self.lookup), reach }))
+            .dns_resolver(Arc::new(CheckedResolver { lookup: Arc::clone(&self.lookup), reach }))
             .redirect(redirects)
             .referer(false)
             // The environment's proxies would connect to addresses that no check has seen.

@@ -92,7 +92,9 @@ pub enum Error {
     #[error("{0} answered HTTP 404: check spec.source.flagsmith.apiUrl, which usually ends in /api/v1/")]
     EnvironmentNotFound(Origin),
     /// The server answered HTTP 429.
-    #[error("{origin} answered HTTP 429: the operator sends fewer requests for a while")]
+    #[error(
+        "{origin} answered HTTP 429: the operator sends fewer requests for a while; if this goes on, set a longer spec.refresh.interval"
+    )]
     RateLimited {
         /// Origin of the server.
         origin: Origin,
@@ -100,11 +102,11 @@ pub enum Error {
         retry_after: Option<Duration>,
     },
     /// The server gave no answer, or an unusable one.
-    #[error("{origin}: {problem}")]
+    #[error("{origin} gave no usable answer: {problem}")]
     UpstreamUnavailable {
         /// Origin of the server.
         origin: Origin,
-        /// Description of the problem.
+        /// Description of the problem, and what to do.
         problem: String,
         /// Kind of the fault.
         fault: Fault,
@@ -163,7 +165,7 @@ pub enum Retry {
     /// No earlier than after this duration.
     After(Duration),
     /// After the object changes; in any case after about 300 s.
-    Edited,
+    AfterEdit,
 }
 
 impl Error {
@@ -207,7 +209,7 @@ impl Error {
     /// Returns the schedule of the next attempt.
     pub fn retry(&self) -> Retry {
         match self {
-            Self::InvalidSource(_) | Self::OriginNotAllowed(_) => Retry::Edited,
+            Self::InvalidSource(_) | Self::OriginNotAllowed(_) => Retry::AfterEdit,
             Self::SecretNotFound(_)
             | Self::SecretNotConsented(_)
             | Self::SecretInvalid { .. }

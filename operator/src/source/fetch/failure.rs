@@ -11,6 +11,9 @@ use super::{
     resolve::{Blocked, Unknown},
 };
 
+/// Remedy for a server that cannot be reached, or does not answer.
+pub(super) const CHECK_PATH: &str = "check the server, and DNS, egress and NetworkPolicies on the way to it";
+
 /// Translates an error of `reqwest`.
 pub(super) fn explain(error: &reqwest::Error, origin: &Origin, url: &Url) -> Error {
     for cause in causes(error) {
@@ -21,7 +24,7 @@ pub(super) fn explain(error: &reqwest::Error, origin: &Origin, url: &Url) -> Err
             return Error::AddressBlocked(url.host_str().unwrap_or_default().to_owned());
         }
         if cause.is::<Unknown>() {
-            return unreached(origin, "the name does not resolve");
+            return unreached(origin, &format!("the name does not resolve; {CHECK_PATH}"));
         }
         if let Some(tls) = cause.downcast_ref::<TlsError>() {
             return Error::TlsFailure { origin: origin.clone(), problem: tls_problem(tls) };
@@ -34,6 +37,7 @@ pub(super) fn explain(error: &reqwest::Error, origin: &Origin, url: &Url) -> Err
         None if error.is_connect() => "no connection",
         None => "the answer is not HTTP, or broke off",
     };
+    let problem = &format!("{problem}; {CHECK_PATH}");
     // An answer may break off for one environment only. A failed connection concerns all of them.
     if error.is_connect() { unreached(origin, problem) } else { unavailable(origin, problem) }
 }
@@ -93,19 +97,21 @@ fn tunnel_problem(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
 
 fn tls_problem(error: &TlsError) -> &'static str {
     let TlsError::InvalidCertificate(problem) = error else {
-        return "the server offers neither TLS 1.2 nor 1.3";
+        return "the server offers neither TLS 1.2 nor 1.3; enable one of them there";
     };
     match problem {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "the certificate is signed by an unknown CA; set a bundle with that CA in caBundleRef, or in the chart's caBundle for all environments"
         }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "the certificate has expired",
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "the certificate has expired; renew it on the server"
+        }
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "the certificate is not valid yet"
+            "the certificate is not valid yet; check the clocks of the server and of this node"
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "the certificate is for another name"
+            "the certificate is for another name; check spec.source.flagsmith.apiUrl, and the certificate of the server"
         }
-        _ => "the certificate is not valid",
+        _ => "the certificate is not valid; check it on the server",
     }
 }

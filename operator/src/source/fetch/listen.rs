@@ -75,7 +75,10 @@ impl Listening {
                 ));
             }
             status => {
-                let problem = format!("HTTP {} instead of the stream of changes", status.as_u16());
+                let problem = format!(
+                    "it answered HTTP {} instead of the stream of changes; check spec.source.flagsmith.realtime.url",
+                    status.as_u16()
+                );
                 return Err(unavailable(&origin, &problem));
             }
         }

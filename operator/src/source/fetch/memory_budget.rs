@@ -30,7 +30,7 @@ const UNKNOWN_SIZE: usize = 256 << 10;
 /// Part of the budget from which a reservation is large: a quarter.
 const LARGE: usize = 4;
 /// Memory for small documents beside the budget, as a part of it: a quarter.
-const KEPT: usize = 4;
+const SMALL_SHARE: usize = 4;
 /// Unit of the budget in bytes.
 const UNIT: usize = 1 << 10;
 /// Maximum wait for the budget before the reconciliation gives up its place among all reconciliations. Reservations made
@@ -59,14 +59,14 @@ pub struct Reservation {
 #[derive(Debug)]
 enum Held {
     Budget(MemoryPermit),
-    Kept(SmallDocumentPermit),
+    Small(SmallDocumentPermit),
 }
 
 impl MemoryBudget {
     /// Creates a budget of `limit` bytes: the maximum size of one document, so that every document fits. Small documents have
     /// a quarter of it in addition.
     pub(super) fn new(limit: usize) -> Self {
-        let (queue, kept) = (MemoryQueue::new(units(limit)), SmallDocumentMemory::new(units(limit) / KEPT));
+        let (queue, kept) = (MemoryQueue::new(units(limit)), SmallDocumentMemory::new(units(limit) / SMALL_SHARE));
         Self { queue, kept, limit, turns: Mutex::default() }
     }
 
@@ -78,7 +78,7 @@ impl MemoryBudget {
             return Some(self.reservation(Held::Budget(held), None));
         }
         if !is_large && let Some(held) = self.kept.reserve(namespace, wanted) {
-            return Some(self.reservation(Held::Kept(held), None));
+            return Some(self.reservation(Held::Small(held), None));
         }
         let deadline = Instant::now() + RESERVE_TIMEOUT;
         let turn = timeout_at(deadline, self.turn(namespace).acquire_owned()).await.ok()?.ok()?;
@@ -118,7 +118,7 @@ impl Reservation {
         }
         let has_grown = match &mut *held {
             Held::Budget(held) => held.grow(missing),
-            Held::Kept(held) => held.grow(missing),
+            Held::Small(held) => held.grow(missing),
         };
         if has_grown { Ok(()) } else { Err(OverBudget { needed: bytes.saturating_mul(2).min(self.limit) }) }
     }
@@ -131,7 +131,7 @@ impl Reservation {
         let surplus = held.units().saturating_sub(units(bytes).max(1));
         match &mut *held {
             Held::Budget(held) => held.shrink(surplus),
-            Held::Kept(held) => held.shrink(surplus),
+            Held::Small(held) => held.shrink(surplus),
         }
         if held.units() < units(self.limit) / LARGE {
             *self.turn.lock() = None;
@@ -143,7 +143,7 @@ impl Held {
     fn units(&self) -> usize {
         match self {
             Self::Budget(held) => held.units(),
-            Self::Kept(held) => held.units(),
+            Self::Small(held) => held.units(),
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::{
 
 /// Time for which a namespace keeps its place without a request. A request that gave up is repeated within 2 s; the rest is
 /// for the queue of reconciliations. Memory that becomes free meanwhile stays free.
-const PLACE_KEPT: Duration = Duration::from_secs(10);
+const PLACE_RETAINED: Duration = Duration::from_secs(10);
 /// Longest time until a waiting request sees that a place before it is given up.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -28,11 +28,11 @@ struct State {
     /// Free units.
     free: usize,
     /// Places of the namespaces, at most one for each.
-    places: VecDeque<Place>,
+    places: VecDeque<QueueEntry>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct QueueEntry {
     namespace: Arc<str>,
     claim: Claim,
 }
@@ -42,7 +42,7 @@ enum Claim {
     /// A request that waits for so many units.
     Request { units: usize, sender: oneshot::Sender<MemoryPermit> },
     /// No request. The place is kept until this time.
-    Kept { until: Instant },
+    Retained { until: Instant },
 }
 
 /// Units that are taken. Dropping it gives them back.
@@ -63,7 +63,7 @@ impl MemoryQueue {
         permit.grow(units).then_some(permit)
     }
 
-    /// Waits for units until the deadline. Beyond it, returns `None`, and the namespace keeps its place for [`PLACE_KEPT`].
+    /// Waits for units until the deadline. Beyond it, returns `None`, and the namespace keeps its place for [`PLACE_RETAINED`].
     ///
     /// A namespace has one request at a time.
     pub(super) async fn wait(&self, namespace: &str, units: usize, deadline: Instant) -> Option<MemoryPermit> {
@@ -95,7 +95,7 @@ impl MemoryQueue {
         state.forget_lost_places();
         match state.place(namespace) {
             Some(place) => place.claim = claim,
-            None => state.places.push_back(Place { namespace: namespace.into(), claim }),
+            None => state.places.push_back(QueueEntry { namespace: namespace.into(), claim }),
         }
         turn
     }
@@ -103,7 +103,7 @@ impl MemoryQueue {
     /// Removes the request of a namespace, and keeps its place.
     fn leave(&self, namespace: &str) {
         if let Some(place) = self.0.lock().place(namespace) {
-            place.claim = Claim::Kept { until: Instant::now() + PLACE_KEPT };
+            place.claim = Claim::Retained { until: Instant::now() + PLACE_RETAINED };
         }
     }
 
@@ -119,7 +119,7 @@ impl MemoryQueue {
 }
 
 impl State {
-    fn place(&mut self, namespace: &str) -> Option<&mut Place> {
+    fn place(&mut self, namespace: &str) -> Option<&mut QueueEntry> {
         self.places.iter_mut().find(|place| &*place.namespace == namespace)
     }
 
@@ -127,14 +127,14 @@ impl State {
         let now = Instant::now();
         self.places.retain(|place| match &place.claim {
             Claim::Request { sender, .. } => !sender.is_closed(),
-            Claim::Kept { until } => now < *until,
+            Claim::Retained { until } => now < *until,
         });
     }
 
     /// Takes the units of the first request, if they are free.
     fn next(&mut self) -> Option<(oneshot::Sender<MemoryPermit>, usize)> {
         self.forget_lost_places();
-        let is_served = |place: &Place| matches!(place.claim, Claim::Request { units, .. } if units <= self.free);
+        let is_served = |place: &QueueEntry| matches!(place.claim, Claim::Request { units, .. } if units <= self.free);
         let place = if self.places.front().is_some_and(is_served) { self.places.pop_front() } else { None };
         let Claim::Request { units, sender } = place?.claim else { return None };
         self.free -= units;
@@ -198,7 +198,7 @@ mod tests {
         drop(held);
         // The memory that became free stays free for the first namespace.
         assert!(queue.take(1).is_none() && second.as_mut().now_or_never().is_none());
-        tokio::time::sleep(PLACE_KEPT / 2).await;
+        tokio::time::sleep(PLACE_RETAINED / 2).await;
         let first = wait(&queue, "first", 10).now_or_never().flatten().expect("it has lost its place");
         assert!(second.as_mut().now_or_never().is_none());
         drop(first);
@@ -213,7 +213,7 @@ mod tests {
         drop(held);
         let began = Instant::now();
         assert!(wait(&queue, "other", 1).await.is_some());
-        assert!(began.elapsed() <= PLACE_KEPT + LOOK, "{:?}", began.elapsed());
+        assert!(began.elapsed() <= PLACE_RETAINED + LOOK, "{:?}", began.elapsed());
         let first = queue.take(9).unwrap();
         assert!(queue.0.lock().places.is_empty(), "places are forgotten");
         drop(first);

@@ -69,7 +69,7 @@ pub enum Reach {
     /// Public addresses only.
     Public,
     /// Public, loopback and private addresses: an administrator named the origin.
-    Vouched,
+    Private,
 }
 
 /// Origins that the operator may connect to, with their reach.
@@ -87,7 +87,7 @@ impl AllowedOrigins {
     pub fn new(named: &[Origin]) -> Result<Self, InvalidOrigin> {
         let public: Vec<Origin> = PUBLIC.iter().map(|origin| origin.parse()).collect::<Result<_, _>>()?;
         let reach = |origin: &Origin| {
-            if public.contains(origin) { Reach::Public } else { Reach::Vouched }
+            if public.contains(origin) { Reach::Public } else { Reach::Private }
         };
         let origins = if named.is_empty() { &public } else { named };
         Ok(Self(origins.iter().map(|origin| (origin.clone(), reach(origin))).collect()))
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(open.reach(&origin(PUBLIC[0])), Some(Reach::Public));
         assert_eq!(open.reach(&origin("http://edge.api.flagsmith.com")), None);
         let named = AllowedOrigins::new(&[origin("http://flags.svc:8000")]).unwrap();
-        assert_eq!(named.reach(&origin("http://flags.svc:8000")), Some(Reach::Vouched));
+        assert_eq!(named.reach(&origin("http://flags.svc:8000")), Some(Reach::Private));
         assert_eq!(named.reach(&origin(PUBLIC[0])), None);
     }
 }

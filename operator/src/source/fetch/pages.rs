@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashSet,
+    hash::{BuildHasher, RandomState},
     time::{Duration, SystemTime},
 };
 
@@ -27,6 +28,8 @@ use super::{
 
 /// Maximum number of pages. No document within the size limit has more.
 const PAGES: usize = 4096;
+/// Maximum length of the URL of a page in characters. Flagsmith's own have less than 300.
+const PAGE_URL_MAX: usize = 4096;
 /// Maximum size of an answer's header in bytes.
 pub(super) const HEADERS: usize = 32 << 10;
 /// Maximum length of an entity tag in bytes. A longer one is ignored.
@@ -82,9 +85,12 @@ impl Request<'_> {
         let entity_tag = entity_tag.filter(|_| next.is_none());
         let mut held = first.len();
         let mut pages = vec![first];
-        let mut seen = HashSet::from([self.url.clone()]);
+        // Digests, because thousands of URLs take more memory than a document. Nobody knows the keys, so no server can
+        // make two URLs equal.
+        let digests = RandomState::new();
+        let mut seen = HashSet::from([digests.hash_one(&self.url)]);
         while let Some(url) = next {
-            if seen.len() >= PAGES || !seen.insert(url.clone()) {
+            if seen.len() >= PAGES || !seen.insert(digests.hash_one(&url)) {
                 return Err(unavailable(self.origin, "its pages form a loop, or do not end"));
             }
             let (page, after) = match self.page(&url, None, held, &mut progress).await? {
@@ -163,6 +169,10 @@ impl Request<'_> {
             return Ok(None);
         };
         let url = response.url().join(target).ok();
+        if url.as_ref().is_some_and(|url| url.as_str().len() > PAGE_URL_MAX) {
+            let problem = format!("the URL of its next page has more than {PAGE_URL_MAX} characters");
+            return Err(unavailable(self.origin, &problem));
+        }
         let here = url.filter(|url| Origin::of(url).as_ref() == Some(self.origin));
         here.map(Some).ok_or_else(|| {
             unavailable(
@@ -187,7 +197,7 @@ pub(super) fn status_error(status: StatusCode, response: &Response, origin: &Ori
         _ if status.is_redirection() => Error::RedirectRefused(origin),
         _ => Error::UpstreamUnavailable {
             origin,
-            problem: format!("HTTP {}", status.as_u16()),
+            problem: format!("it answered HTTP {}; see the log of the server", status.as_u16()),
             fault: if status.is_server_error() { Fault::Server } else { Fault::Answer },
             retry_after,
         },

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::origin::Origin;
-use crate::source::back_off::JITTER;
+use crate::{api::Uid, source::back_off::JITTER};
 
 /// Time within which a change is read while the budget suffices. It leaves 5 s of a minute to compile and to deliver.
 const READ_WITHIN: Duration = Duration::from_secs(55);
@@ -57,8 +57,8 @@ pub struct ReadBudget(Mutex<Content>);
 
 #[derive(Debug, Default)]
 struct Content {
-    /// Place of the demand of each environment, by UID.
-    places: HashMap<Arc<str>, Place>,
+    /// Place of the demand of each environment.
+    places: HashMap<Uid, DemandKey>,
     servers: HashMap<Origin, Server>,
     /// Time of the last removal of old demands.
     swept: Option<Instant>,
@@ -66,7 +66,7 @@ struct Content {
 
 /// Server and namespace of an environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct DemandKey {
     origin: Origin,
     namespace: Arc<str>,
 }
@@ -95,23 +95,23 @@ struct Server {
 #[derive(Debug)]
 struct Namespace {
     /// Demands by the UID of the environment.
-    demands: HashMap<Arc<str>, Demand>,
+    demands: HashMap<Uid, Demand>,
     /// Largest cost per minute that one environment may have, of the demands at the server's `computed`.
     rate: f64,
 }
 
 impl ReadBudget {
     /// Records a full read of the environment with this UID, which is polled at this interval.
-    pub fn record(&self, namespace: &str, uid: &str, read: &FullRead, interval: Duration, now: Instant) {
+    pub fn record(&self, namespace: &str, uid: &Uid, read: &FullRead, interval: Duration, now: Instant) {
         let cost = read.cost();
         let rate = cost / minutes(rest_without_budget(interval));
-        let place = Place { origin: read.origin.clone(), namespace: namespace.into() };
-        self.0.lock().insert(uid.into(), place, Demand { cost, rate, read_at: now });
+        let place = DemandKey { origin: read.origin.clone(), namespace: namespace.into() };
+        self.0.lock().insert(uid.clone(), place, Demand { cost, rate, read_at: now });
     }
 
     /// Returns the shortest time between two full reads of the environment.
     #[must_use]
-    pub fn rest(&self, uid: &str, interval: Duration) -> Duration {
+    pub fn rest(&self, uid: &Uid, interval: Duration) -> Duration {
         let natural = rest_without_budget(interval);
         let mut content = self.0.lock();
         let mut fair = || {
@@ -129,7 +129,7 @@ impl ReadBudget {
     /// the same size, which the namespaces of a server share equally, and so do the environments of a namespace with its
     /// share. Zero if the cost of a read is not known yet.
     #[must_use]
-    pub fn webhook_rest(&self, uid: &str) -> Duration {
+    pub fn webhook_rest(&self, uid: &Uid) -> Duration {
         let mut content = self.0.lock();
         let mut fair = || {
             let (server, namespace) = content.server_of(uid)?;
@@ -140,18 +140,18 @@ impl ReadBudget {
         fair().unwrap_or_default()
     }
 
-    /// Forgets the full reads of the environments in this namespace, or in all namespaces, for which `is_there` (UID)
+    /// Forgets the full reads of the environments in this namespace, or in all namespaces, for which `is_there`
     /// returns false.
-    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&str) -> bool) {
+    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&Uid) -> bool) {
         let is_outside = |namespace: &str| scope.is_some_and(|scope| scope != namespace);
         self.0.lock().retain(|namespace, uid, _| is_outside(namespace) || is_there(uid));
     }
 }
 
 impl Content {
-    fn insert(&mut self, uid: Arc<str>, place: Place, demand: Demand) {
+    fn insert(&mut self, uid: Uid, place: DemandKey, demand: Demand) {
         let now = demand.read_at;
-        if let Some(former) = self.places.insert(Arc::clone(&uid), place.clone()).filter(|former| *former != place) {
+        if let Some(former) = self.places.insert(uid.clone(), place.clone()).filter(|former| *former != place) {
             self.remove(&uid, &former);
         }
         let new = || Server { namespaces: HashMap::new(), computed: None, changed: now };
@@ -166,7 +166,7 @@ impl Content {
     }
 
     /// Removes the demand of an environment, and its namespace and its server if they have no other one.
-    fn remove(&mut self, uid: &str, place: &Place) {
+    fn remove(&mut self, uid: &Uid, place: &DemandKey) {
         let Some(server) = self.servers.get_mut(&place.origin) else { return };
         let Some(namespace) = server.namespaces.get_mut(&place.namespace) else { return };
         namespace.demands.remove(uid);
@@ -180,7 +180,7 @@ impl Content {
 
     /// Forgets the demands for which `keep` (namespace, UID, demand) returns false, and namespaces and servers without
     /// demands.
-    fn retain(&mut self, keep: impl Fn(&str, &str, &Demand) -> bool) {
+    fn retain(&mut self, keep: impl Fn(&str, &Uid, &Demand) -> bool) {
         for server in self.servers.values_mut() {
             for (name, namespace) in &mut server.namespaces {
                 namespace.demands.retain(|uid, demand| keep(name, uid, demand));
@@ -197,8 +197,8 @@ impl Content {
     }
 
     /// Returns the server and the namespace of an environment.
-    fn server_of(&mut self, uid: &str) -> Option<(&mut Server, &str)> {
-        let Place { origin, namespace } = self.places.get(uid)?;
+    fn server_of(&mut self, uid: &Uid) -> Option<(&mut Server, &str)> {
+        let DemandKey { origin, namespace } = self.places.get(uid)?;
         Some((self.servers.get_mut(origin)?, namespace))
     }
 }
@@ -263,6 +263,10 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_secs(30);
 
+    fn uid(number: usize) -> Uid {
+        number.to_string().as_str().into()
+    }
+
     fn read(bytes: usize, took: Duration) -> FullRead {
         FullRead { origin: "https://flags.test".parse().unwrap(), bytes, took }
     }
@@ -270,15 +274,15 @@ mod tests {
     #[test]
     fn environment_within_budget_is_read_within_a_minute_at_any_interval_up_to_50_seconds() {
         let budget = ReadBudget::default();
-        budget.record("shop", "a", &read(5 << 20, Duration::from_millis(300)), INTERVAL, Instant::now());
-        assert_eq!(budget.rest("a", INTERVAL), Duration::from_secs(27), "every poll is a full read");
+        budget.record("shop", &"a".into(), &read(5 << 20, Duration::from_millis(300)), INTERVAL, Instant::now());
+        assert_eq!(budget.rest(&"a".into(), INTERVAL), Duration::from_secs(27), "every poll is a full read");
         for seconds in 1..=50 {
             let interval = Duration::from_secs(seconds);
-            let within = read_within(budget.rest("new", interval), interval);
+            let within = read_within(budget.rest(&"new".into(), interval), interval);
             assert!(within <= READ_WITHIN + Duration::from_millis(1), "{interval:?}: {within:?}");
         }
         let hourly = Duration::from_secs(3600);
-        assert_eq!(read_within(budget.rest("new", hourly), hourly), hourly.mul_f64(1.1));
+        assert_eq!(read_within(budget.rest(&"new".into(), hourly), hourly), hourly.mul_f64(1.1));
     }
 
     #[test]
@@ -286,13 +290,25 @@ mod tests {
         let budget = ReadBudget::default();
         let now = Instant::now();
         for number in 0..900 {
-            budget.record("shop", &format!("small {number}"), &read(20 << 10, Duration::ZERO), INTERVAL, now);
+            budget.record(
+                "shop",
+                &Uid::from(&*format!("small {number}")),
+                &read(20 << 10, Duration::ZERO),
+                INTERVAL,
+                now,
+            );
         }
         for number in 0..100 {
-            budget.record("shop", &format!("large {number}"), &read(5 << 20, Duration::ZERO), INTERVAL, now);
+            budget.record(
+                "shop",
+                &Uid::from(&*format!("large {number}")),
+                &read(5 << 20, Duration::ZERO),
+                INTERVAL,
+                now,
+            );
         }
-        assert_eq!(budget.rest("small 7", INTERVAL), Duration::from_secs(27));
-        let rest = budget.rest("large 7", INTERVAL);
+        assert_eq!(budget.rest(&"small 7".into(), INTERVAL), Duration::from_secs(27));
+        let rest = budget.rest(&"large 7".into(), INTERVAL);
         assert!(rest > MINUTE && rest < REST_MAX, "{rest:?}");
         let spent = 900.0 * 20.0 / 1024.0 / 0.45 + 100.0 * 5.0 / minutes(rest);
         assert!((506.0..=512.01).contains(&spent), "{spent} MiB a minute");
@@ -303,40 +319,40 @@ mod tests {
         let budget = ReadBudget::default();
         let now = Instant::now();
         for number in 0..100 {
-            budget.record("shop", &number.to_string(), &read(1000, Duration::from_secs(2)), INTERVAL, now);
+            budget.record("shop", &uid(number), &read(1000, Duration::from_secs(2)), INTERVAL, now);
         }
-        let rest = budget.rest("7", INTERVAL);
+        let rest = budget.rest(&"7".into(), INTERVAL);
         // 200 s of requests at 120 s a minute.
         assert!(rest > Duration::from_secs(99) && rest < Duration::from_secs(101), "{rest:?}");
         let other = FullRead { origin: "https://other.test".parse().unwrap(), ..read(1000, Duration::ZERO) };
-        budget.record("shop", "other", &other, INTERVAL, now);
-        assert_eq!(budget.rest("other", INTERVAL), Duration::from_secs(27), "another server is not affected");
+        budget.record("shop", &"other".into(), &other, INTERVAL, now);
+        assert_eq!(budget.rest(&"other".into(), INTERVAL), Duration::from_secs(27), "another server is not affected");
     }
 
     #[test]
     fn reads_that_webhooks_cause_stay_within_budget() {
         let budget = ReadBudget::default();
         let now = Instant::now();
-        assert_eq!(budget.webhook_rest("unknown"), Duration::ZERO);
-        budget.record("shop", "alone", &read(20 << 10, Duration::from_millis(20)), INTERVAL, now);
-        let rest = budget.webhook_rest("alone");
+        assert_eq!(budget.webhook_rest(&"unknown".into()), Duration::ZERO);
+        budget.record("shop", &"alone".into(), &read(20 << 10, Duration::from_millis(20)), INTERVAL, now);
+        let rest = budget.webhook_rest(&"alone".into());
         assert!(rest <= Duration::from_millis(10), "a small document has no pause of its own: {rest:?}");
         for number in 0..9 {
-            budget.record("shop", &number.to_string(), &read(64 << 20, Duration::ZERO), INTERVAL, now);
+            budget.record("shop", &uid(number), &read(64 << 20, Duration::ZERO), INTERVAL, now);
         }
         let elsewhere = FullRead { origin: "https://other.test".parse().unwrap(), ..read(64 << 20, Duration::ZERO) };
-        budget.record("shop", "elsewhere", &elsewhere, INTERVAL, now);
+        budget.record("shop", &"elsewhere".into(), &elsewhere, INTERVAL, now);
         // Ten environments share the server, and each may take 51.2 MiB a minute.
-        assert_eq!(budget.webhook_rest("7"), Duration::from_secs(75));
-        assert_eq!(budget.webhook_rest("elsewhere"), Duration::from_millis(7_500));
+        assert_eq!(budget.webhook_rest(&"7".into()), Duration::from_secs(75));
+        assert_eq!(budget.webhook_rest(&"elsewhere".into()), Duration::from_millis(7_500));
         budget.record(
             "shop",
-            "slow",
+            &"slow".into(),
             &FullRead { origin: elsewhere.origin, ..read(1, Duration::from_secs(60)) },
             INTERVAL,
             now,
         );
-        assert_eq!(budget.webhook_rest("slow"), MINUTE, "two environments share 120 s of requests");
+        assert_eq!(budget.webhook_rest(&"slow".into()), MINUTE, "two environments share 120 s of requests");
     }
 
     #[test]
@@ -344,14 +360,18 @@ mod tests {
         let budget = ReadBudget::default();
         let now = Instant::now();
         let large = read(60 << 20, Duration::ZERO);
-        budget.record("shop", "0", &large, INTERVAL, now);
-        assert_eq!(budget.rest("0", INTERVAL), Duration::from_secs(27));
+        budget.record("shop", &"0".into(), &large, INTERVAL, now);
+        assert_eq!(budget.rest(&"0".into(), INTERVAL), Duration::from_secs(27));
         for number in 1..100 {
-            budget.record("shop", &number.to_string(), &large, INTERVAL, now + RATE_AGE / 2);
+            budget.record("shop", &uid(number), &large, INTERVAL, now + RATE_AGE / 2);
         }
-        assert_eq!(budget.rest("0", INTERVAL), Duration::from_secs(27), "the rate is not computed for each read");
-        budget.record("shop", "100", &large, INTERVAL, now + RATE_AGE);
-        assert_eq!(budget.rest("0", INTERVAL), REST_MAX);
+        assert_eq!(
+            budget.rest(&"0".into(), INTERVAL),
+            Duration::from_secs(27),
+            "the rate is not computed for each read"
+        );
+        budget.record("shop", &"100".into(), &large, INTERVAL, now + RATE_AGE);
+        assert_eq!(budget.rest(&"0".into(), INTERVAL), REST_MAX);
     }
 
     #[test]
@@ -359,18 +379,18 @@ mod tests {
         let budget = ReadBudget::default();
         let now = Instant::now();
         for number in 0..1000 {
-            budget.record("shop", &number.to_string(), &read(60 << 20, Duration::ZERO), INTERVAL, now);
+            budget.record("shop", &uid(number), &read(60 << 20, Duration::ZERO), INTERVAL, now);
         }
-        assert_eq!(budget.rest("7", INTERVAL), REST_MAX);
+        assert_eq!(budget.rest(&"7".into(), INTERVAL), REST_MAX);
         let later = now + FORGOTTEN;
-        budget.record("shop", "7", &read(60 << 20, Duration::ZERO), INTERVAL, later);
-        assert_eq!(budget.rest("7", INTERVAL), Duration::from_secs(27), "the others are gone");
+        budget.record("shop", &"7".into(), &read(60 << 20, Duration::ZERO), INTERVAL, later);
+        assert_eq!(budget.rest(&"7".into(), INTERVAL), Duration::from_secs(27), "the others are gone");
         assert_eq!(budget.0.lock().places.len(), 1);
         for number in 0..3 {
             let origin = format!("https://{number}.test").parse().unwrap();
-            budget.record("shop", "7", &FullRead { origin, ..read(1, Duration::ZERO) }, INTERVAL, later);
+            budget.record("shop", &"7".into(), &FullRead { origin, ..read(1, Duration::ZERO) }, INTERVAL, later);
         }
-        budget.record("shop", "7", &read(1, Duration::ZERO), INTERVAL, later + MINUTE);
+        budget.record("shop", &"7".into(), &read(1, Duration::ZERO), INTERVAL, later + MINUTE);
         assert_eq!(budget.0.lock().servers.len(), 1, "servers without demands are forgotten");
     }
 
@@ -379,18 +399,18 @@ mod tests {
         let budget = ReadBudget::default();
         let now = Instant::now();
         let small = read(20 << 10, Duration::from_millis(20));
-        budget.record("shop", "ours", &small, INTERVAL, now);
-        budget.record("shop", "ours, too", &small, INTERVAL, now);
+        budget.record("shop", &"ours".into(), &small, INTERVAL, now);
+        budget.record("shop", &"ours, too".into(), &small, INTERVAL, now);
         for number in 0..9_000 {
-            budget.record("crowded", &number.to_string(), &read(20 << 10, Duration::from_millis(200)), INTERVAL, now);
+            budget.record("crowded", &uid(number), &read(20 << 10, Duration::from_millis(200)), INTERVAL, now);
         }
-        budget.record("crowded", "9000", &small, INTERVAL, now + RATE_AGE);
-        assert_eq!(budget.rest("ours", INTERVAL), Duration::from_secs(27));
+        budget.record("crowded", &uid(9_000), &small, INTERVAL, now + RATE_AGE);
+        assert_eq!(budget.rest(&"ours".into(), INTERVAL), Duration::from_secs(27));
         // Two namespaces share the budget, and each of these environments has half of a part.
-        assert_eq!(budget.webhook_rest("ours").as_millis(), 40);
-        assert_eq!(budget.webhook_rest("7"), REST_MAX);
+        assert_eq!(budget.webhook_rest(&"ours".into()).as_millis(), 40);
+        assert_eq!(budget.webhook_rest(&"7".into()), REST_MAX);
         // 9,000 environments share 120 s of requests a minute, less what the other namespace takes.
-        let rest = budget.rest("7", INTERVAL);
+        let rest = budget.rest(&"7".into(), INTERVAL);
         assert!(rest > REST_MAX.mul_f64(0.99), "{rest:?}");
     }
 
@@ -400,14 +420,14 @@ mod tests {
         let now = Instant::now();
         let large = read(8 << 20, Duration::ZERO);
         for number in 0..64 {
-            budget.record("one", &format!("one {number}"), &large, INTERVAL, now);
+            budget.record("one", &Uid::from(&*format!("one {number}")), &large, INTERVAL, now);
         }
         for number in 0..256 {
-            budget.record("four", &format!("four {number}"), &large, INTERVAL, now);
+            budget.record("four", &Uid::from(&*format!("four {number}")), &large, INTERVAL, now);
         }
         // Each namespace has 256 MiB a minute.
         let near = |rest: Duration, seconds: f64| (rest.as_secs_f64() - seconds).abs() < 0.01;
-        let (one, four) = (budget.rest("one 7", INTERVAL), budget.rest("four 7", INTERVAL));
+        let (one, four) = (budget.rest(&"one 7".into(), INTERVAL), budget.rest(&"four 7".into(), INTERVAL));
         assert!(near(one, 120.0) && near(four, 480.0), "{one:?}, {four:?}");
     }
 
@@ -417,14 +437,14 @@ mod tests {
         let now = Instant::now();
         let large = read(60 << 20, Duration::ZERO);
         for number in 0..100 {
-            budget.record("shop", &number.to_string(), &large, INTERVAL, now);
+            budget.record("shop", &uid(number), &large, INTERVAL, now);
         }
-        budget.record("other", "elsewhere", &large, INTERVAL, now);
-        assert_eq!(budget.rest("7", INTERVAL), REST_MAX);
-        budget.retain(Some("shop"), |uid| uid == "7");
-        assert_eq!(budget.rest("7", INTERVAL), Duration::from_secs(27));
+        budget.record("other", &"elsewhere".into(), &large, INTERVAL, now);
+        assert_eq!(budget.rest(&"7".into(), INTERVAL), REST_MAX);
+        budget.retain(Some("shop"), |uid| uid.as_str() == "7");
+        assert_eq!(budget.rest(&"7".into(), INTERVAL), Duration::from_secs(27));
         assert_eq!(budget.0.lock().places.len(), 2, "another namespace is not in the scope");
-        budget.retain(None, |uid| uid == "7");
+        budget.retain(None, |uid| uid.as_str() == "7");
         assert_eq!(budget.0.lock().places.len(), 1);
         budget.retain(None, |_| false);
         assert!(budget.0.lock().servers.is_empty());

@@ -42,12 +42,12 @@ pub(super) struct Blocked;
 pub(super) struct Unknown;
 
 /// Resolver that returns only addresses that [`is_allowed`] accepts.
-pub(super) struct Guard {
+pub(super) struct CheckedResolver {
     pub(super) lookup: Arc<dyn Lookup>,
     pub(super) reach: Reach,
 }
 
-impl Resolve for Guard {
+impl Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let found = self.lookup.lookup(name.as_str().to_owned());
         let reach = self.reach;

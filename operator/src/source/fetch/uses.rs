@@ -8,7 +8,7 @@ use super::{
     EnvironmentKey, Error, Fetcher,
     connect::Purpose,
     connector::Server,
-    failure::{explain, unavailable},
+    failure::{CHECK_PATH, explain, unavailable},
     limiter::Rejection,
     pages::status_error,
 };
@@ -76,12 +76,16 @@ impl Fetcher {
                 return Err(Unsent { may_have_arrived: !error.is_connect(), error: explain(&error, &origin, &url) });
             }
             Err(_) => {
-                let error = unavailable(&origin, "no answer in time");
+                let error = unavailable(&origin, &format!("no answer in time; {CHECK_PATH}"));
                 return Err(Unsent { may_have_arrived: true, error });
             }
         };
         match response.status() {
-            status if status.is_success() => Ok(()),
+            status if status.is_success() => {
+                // It may have been the probe after a pause.
+                self.limiter.record_answer(&origin, namespace);
+                Ok(())
+            }
             // A gateway gave up on the server, which may go on.
             StatusCode::GATEWAY_TIMEOUT => {
                 let error = status_error(StatusCode::GATEWAY_TIMEOUT, &response, &origin, &key);

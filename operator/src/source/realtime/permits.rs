@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// Maximum number of streams that are open at one time. Environments beyond it are polled only.
-const STREAMS_MAX: usize = 2048;
+pub(super) const STREAMS_MAX: usize = 2048;
 
 /// Permits for streams, which several sets of streams may share. A stream stays open for as long as its environment asks for
 /// it, so a full set of permits is divided anew when another namespace comes: a request of a namespace that has two permits

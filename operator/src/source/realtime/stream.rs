@@ -1,16 +1,19 @@
 //! Follows one stream: opens it, reads it, and reopens it after a failure.
 
-use std::time::{Duration, Instant};
+use std::{pin::pin, time::Duration};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use super::StreamTarget;
-use crate::source::{
-    back_off::{ceiling, jittered},
-    fetch::{Change, Error, Fetcher, Listening, Retry},
-    realtime::metrics::RealtimeMetrics,
-    trigger::{Trigger, TriggerSender},
+use crate::{
+    api::NamespacedName,
+    source::{
+        back_off::{ceiling, jittered},
+        fetch::{Change, Error, Fetcher, Listening, Retry},
+        realtime::metrics::RealtimeMetrics,
+        trigger::{Trigger, TriggerSender},
+    },
 };
 
 /// Maximum of the first wait before a stream is reopened. Each further failure doubles it up to [`BACKOFF_MAX`].
@@ -25,18 +28,21 @@ const PACE: Duration = Duration::from_millis(500);
 /// Number of failures in a row after which the status and the log report them.
 const REPORTED_AFTER_FAILURES: u32 = 3;
 
+/// State of a stream that is followed, for the status.
+const CONNECTED: &str = "connected";
+
 /// State shared between the stream and the reconciliation.
 #[derive(Debug, Default)]
-pub(super) struct Shared(Mutex<Known>);
+pub(super) struct StreamState(Mutex<StreamFields>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct StreamFields {
     /// Time of the last change in the cached document.
     document_time: Option<Timestamp>,
     state_text: Option<String>,
 }
 
-impl Shared {
+impl StreamState {
     pub(super) fn set_document_time(&self, document_time: Option<Timestamp>) {
         self.0.lock().document_time = document_time;
     }
@@ -57,14 +63,14 @@ impl Shared {
 
 /// Follows the stream until the future is dropped.
 pub(super) async fn follow(
-    namespace: &str,
-    name: &str,
+    environment: &NamespacedName,
     target: &StreamTarget,
     fetcher: &Fetcher,
     triggers: &TriggerSender,
     metrics: &RealtimeMetrics,
-    shared: &Shared,
+    state: &StreamState,
 ) {
+    let NamespacedName { namespace, name } = environment;
     let mut newest = None;
     let mut failures = 0_u32;
     loop {
@@ -73,41 +79,53 @@ pub(super) async fn follow(
             Err(error) => error,
             Ok(mut stream) => {
                 let _connected = metrics.begin_connection();
-                let since = Instant::now();
                 tracing::debug!(namespace, environment = name, "follows the stream of changes");
-                shared.set_state_text("connected".to_owned());
-                // The stream does not repeat events from before it opened, so only a fetch can find those changes.
-                triggers.send(namespace, name, Trigger::Fetch).await;
-                let error = loop {
-                    if let Err(error) = next_news(&mut stream, &mut newest, shared).await {
-                        break error;
-                    }
-                    metrics.count_change();
-                    triggers.send(namespace, name, Trigger::FetchWhole).await;
-                    tokio::time::sleep(PACE).await;
-                };
-                if since.elapsed() >= STEADY {
-                    failures = 0;
+                // After failures that were reported, a stream that opens may break off again.
+                if failures < REPORTED_AFTER_FAILURES {
+                    state.set_state_text(CONNECTED.to_owned());
                 }
-                error
+                // The stream does not repeat events from before it opened, so only a fetch can find those changes.
+                triggers.send(environment, Trigger::Fetch).await;
+                let mut steady = pin!(tokio::time::sleep(STEADY));
+                let mut is_steady = false;
+                loop {
+                    tokio::select! {
+                        biased;
+                        () = &mut steady, if !is_steady => {
+                            (is_steady, failures) = (true, 0);
+                            if state.state_text() != CONNECTED {
+                                state.set_state_text(CONNECTED.to_owned());
+                                triggers.send(environment, Trigger::Report).await;
+                            }
+                        }
+                        news = next_news(&mut stream, &mut newest, state) => {
+                            if let Err(error) = news {
+                                break error;
+                            }
+                            metrics.count_change();
+                            triggers.send(environment, Trigger::FetchWhole).await;
+                            tokio::time::sleep(PACE).await;
+                        }
+                    }
+                }
             }
         };
         metrics.count_failure(error.reason());
         failures = failures.saturating_add(1);
         if failures == REPORTED_AFTER_FAILURES {
-            tracing::warn!(namespace, environment = name, reason = %error.reason(), %error, "polled only, for now");
-            shared.set_state_text(format!("polled only: {error}"));
-            triggers.send(namespace, name, Trigger::Report).await;
+            tracing::warn!(namespace, environment = name, reason = %error.reason(), %error, "the stream of changes failed several times in a row: the source is only polled until the stream opens again");
+            state.set_state_text(format!("polled only: {error}"));
+            triggers.send(environment, Trigger::Report).await;
         }
         tokio::time::sleep(wait(&error, failures, fastrand::f64())).await;
     }
 }
 
 /// Reads events until one reports a new change.
-async fn next_news(stream: &mut Listening, newest: &mut Option<Timestamp>, shared: &Shared) -> Result<(), Error> {
+async fn next_news(stream: &mut Listening, newest: &mut Option<Timestamp>, state: &StreamState) -> Result<(), Error> {
     loop {
         let change = stream.next().await?;
-        if is_news(change, shared.document_time(), *newest) {
+        if is_news(change, state.document_time(), *newest) {
             *newest = change.updated_at.max(*newest);
             return Ok(());
         }
@@ -124,7 +142,7 @@ fn is_news(change: Change, document_time: Option<Timestamp>, newest: Option<Time
 /// of one server do not reconnect at the same time.
 fn wait(error: &Error, failures: u32, chance: f64) -> Duration {
     let most = match error.retry() {
-        Retry::Edited | Retry::Reference => SPEC_FAULT_BACKOFF_MAX,
+        Retry::AfterEdit | Retry::Reference => SPEC_FAULT_BACKOFF_MAX,
         Retry::Backoff | Retry::Costly | Retry::After(_) => BACKOFF_MAX,
     };
     jittered(ceiling(BACKOFF, most, failures.saturating_sub(1)), chance)

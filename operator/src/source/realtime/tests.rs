@@ -22,6 +22,10 @@ use crate::{
 /// Timeout that only a hang reaches, on any machine.
 const CAP: Duration = Duration::from_secs(20);
 
+fn shop(name: &str) -> NamespacedName {
+    NamespacedName::new("shop", name)
+}
+
 struct Scene {
     server: TcpListener,
     streams: Streams,
@@ -44,14 +48,14 @@ impl Scene {
     }
 
     fn keep(&self, name: &str, held: i64) -> String {
-        self.streams.ensure("shop", name, Some(self.target("uid-1")), Timestamp::from_second(held).ok()).unwrap()
+        self.streams.ensure(&shop(name), Some(self.target("uid-1")), Timestamp::from_second(held).ok()).unwrap()
     }
 
     fn target(&self, uid: &str) -> StreamTarget {
         let address = self.server.local_addr().unwrap();
         let flagsmith = serde_json::json!({"environmentKeySecretRef": {"name": "flagsmith"}});
         StreamTarget {
-            uid: uid.to_owned(),
+            uid: uid.into(),
             flagsmith: serde_json::from_value(flagsmith).unwrap(),
             realtime: Realtime { url: format!("http://{address}/") },
             client_key: "client".to_owned(),
@@ -72,7 +76,7 @@ impl Scene {
 
     async fn triggered(&mut self) -> Trigger {
         let request = timeout(CAP, self.requests.recv()).await.expect("no trigger was sent").unwrap();
-        assert_eq!((request.namespace.as_str(), request.name.as_str()), ("shop", "storefront"));
+        assert_eq!(request.environment, shop("storefront"));
         request.trigger
     }
 
@@ -145,6 +149,9 @@ async fn repeated_stream_failure_is_reported() {
         "{state_text}"
     );
     assert!(scene.metric("remora_realtime_streams 0"));
+    let _stream = scene.accept().await;
+    assert_eq!(scene.triggered().await, Trigger::Fetch);
+    assert_eq!(scene.keep("storefront", 100), state_text, "the stream may break off again");
 }
 
 #[tokio::test]
@@ -153,16 +160,16 @@ async fn stream_ends_with_its_environment() {
     scene.keep("storefront", 100);
     let mut first = scene.accept().await;
     // The environment was suspended, or its stream was removed from the spec.
-    assert_eq!(scene.streams.ensure("shop", "storefront", None, None), None);
+    assert_eq!(scene.streams.ensure(&shop("storefront"), None, None), None);
     is_closed(&mut first).await;
     scene.keep("storefront", 100);
     let mut second = scene.accept().await;
     // The environment was deleted and created again.
-    scene.streams.retain(|namespace, name, uid| (namespace, name, uid) == ("shop", "storefront", "uid-1"));
-    scene.streams.retain(|_, _, uid| uid == "uid-2");
+    scene.streams.retain(|environment, uid| (environment, uid) == (&shop("storefront"), &"uid-1".into()));
+    scene.streams.retain(|_, uid| uid.as_str() == "uid-2");
     is_closed(&mut second).await;
     let mut third = {
-        scene.streams.ensure("shop", "storefront", Some(scene.target("uid-2")), None).unwrap();
+        scene.streams.ensure(&shop("storefront"), Some(scene.target("uid-2")), None).unwrap();
         scene.accept().await
     };
     // The lease was lost, so the replica drops all its streams.
@@ -175,7 +182,7 @@ async fn changed_target_replaces_stream() {
     let scene = Scene::new(CAP).await;
     scene.keep("storefront", 100);
     let mut old = scene.accept().await;
-    scene.streams.ensure("shop", "storefront", Some(scene.target("uid-2")), None).unwrap();
+    scene.streams.ensure(&shop("storefront"), Some(scene.target("uid-2")), None).unwrap();
     let _new = scene.accept().await;
     is_closed(&mut old).await;
 }
@@ -189,12 +196,12 @@ async fn stream_beyond_limit_is_reported_and_opened_when_another_ends() {
     assert_eq!(scene.triggered().await, Trigger::Fetch);
     scene.keep("other", 100);
     let request = timeout(CAP, scene.requests.recv()).await.expect("nothing is reported").unwrap();
-    assert_eq!((request.name.as_str(), request.trigger), ("other", Trigger::Report));
-    assert!(scene.keep("other", 100).contains("too many"));
+    assert_eq!((request.environment.name.as_str(), request.trigger), ("other", Trigger::Report));
+    assert!(scene.keep("other", 100).contains("the operator follows"));
 
-    scene.streams.ensure("shop", "storefront", None, None);
+    scene.streams.ensure(&shop("storefront"), None, None);
     let _other = scene.accept().await;
     let request = timeout(CAP, scene.requests.recv()).await.expect("the open stream triggers nothing").unwrap();
-    assert_eq!((request.name.as_str(), request.trigger), ("other", Trigger::Fetch));
+    assert_eq!((request.environment.name.as_str(), request.trigger), ("other", Trigger::Fetch));
     assert_eq!(scene.keep("other", 100), "connected");
 }

@@ -8,7 +8,10 @@ use std::{
 use tokio::time::Instant;
 
 use super::{PACE, signature::SigningSecret};
-use crate::source::trigger::TriggerSender;
+use crate::{
+    api::{NamespacedName, Uid},
+    source::trigger::TriggerSender,
+};
 
 /// Number of different secrets of a namespace that one request is compared with: those of the first environments by
 /// name. Environments with further secrets need a path of their own.
@@ -28,7 +31,7 @@ struct Namespace {
 
 /// Environment that webhooks wake.
 struct WebhookTarget {
-    uid: String,
+    uid: Uid,
     secret: SigningSecret,
     triggers: TriggerSender,
     /// Minimum time between two triggers.
@@ -53,49 +56,48 @@ impl Targets {
     /// Adds or updates a target. A target of another UID is a new environment of the same name.
     pub(super) fn set(
         &mut self,
-        namespace: &str,
-        name: &str,
-        uid: &str,
+        environment: &NamespacedName,
+        uid: &Uid,
         secret: SigningSecret,
         triggers: &TriggerSender,
     ) {
-        let namespace = self.0.entry(namespace.to_owned()).or_default();
-        match namespace.targets.get_mut(name).filter(|target| target.uid == uid) {
+        let namespace = self.0.entry(environment.namespace.clone()).or_default();
+        match namespace.targets.get_mut(&environment.name).filter(|target| target.uid == *uid) {
             Some(target) if target.secret == secret => return,
             Some(target) => target.secret = secret,
             None => {
-                let (uid, triggers) = (uid.to_owned(), triggers.clone());
+                let (uid, triggers) = (uid.clone(), triggers.clone());
                 let target = WebhookTarget { uid, secret, triggers, pause: PACE, last: None, is_waiting: false };
-                namespace.targets.insert(name.to_owned(), target);
+                namespace.targets.insert(environment.name.clone(), target);
             }
         }
         namespace.collect_secrets();
     }
 
     /// Removes a target.
-    pub(super) fn remove(&mut self, namespace: &str, name: &str) {
-        if let Some(namespace) = self.0.get_mut(namespace)
-            && namespace.targets.remove(name).is_some()
+    pub(super) fn remove(&mut self, environment: &NamespacedName) {
+        if let Some(namespace) = self.0.get_mut(&environment.namespace)
+            && namespace.targets.remove(&environment.name).is_some()
         {
             namespace.collect_secrets();
         }
     }
 
     /// Sets the minimum time between two triggers of a target.
-    pub(super) fn pace(&mut self, namespace: &str, name: &str, pause: Duration) {
-        if let Some(target) = self.target(namespace, name) {
+    pub(super) fn pace(&mut self, environment: &NamespacedName, pause: Duration) {
+        if let Some(target) = self.target(environment) {
             target.pause = pause;
         }
     }
 
-    /// Removes the targets of one namespace, or of all, for which `stays` (namespace, name, UID) returns false.
-    pub(super) fn retain(&mut self, scope: Option<&str>, stays: impl Fn(&str, &str, &str) -> bool) {
+    /// Removes the targets of one namespace, or of all, for which `stays` returns false.
+    pub(super) fn retain(&mut self, scope: Option<&str>, stays: impl Fn(&NamespacedName, &Uid) -> bool) {
         for (name, namespace) in &mut self.0 {
             if scope.is_some_and(|scope| scope != name) {
                 continue;
             }
             let before = namespace.targets.len();
-            namespace.targets.retain(|target, known| stays(name, target, &known.uid));
+            namespace.targets.retain(|target, known| stays(&NamespacedName::new(name, target), &known.uid));
             if namespace.targets.len() < before {
                 namespace.collect_secrets();
             }
@@ -113,24 +115,24 @@ impl Targets {
         }
     }
 
-    /// Lets the targets of a path wait for their triggers whose secret is `signing`. Returns the names of those that did
-    /// not wait already.
-    pub(super) fn wake(&mut self, namespace: &str, name: Option<&str>, signing: &SigningSecret) -> Vec<String> {
-        let targets = self.0.get_mut(namespace).into_iter().flat_map(|namespace| &mut namespace.targets);
+    /// Marks the targets of the path whose secret is `signing` as waiting for a trigger. Returns those that did not wait
+    /// already.
+    pub(super) fn wake(&mut self, namespace: &str, name: Option<&str>, signing: &SigningSecret) -> Vec<NamespacedName> {
+        let targets = self.0.get_mut(namespace).into_iter().flat_map(|known| &mut known.targets);
         let woken = targets.filter(|(known, target)| {
             name.is_none_or(|name| name == *known) && !target.is_waiting && target.secret == *signing
         });
         woken
             .map(|(name, target)| {
                 target.is_waiting = true;
-                name.clone()
+                NamespacedName::new(namespace, name)
             })
             .collect()
     }
 
     /// Returns the trigger of a waiting target if its pause is over.
-    pub(super) fn due(&mut self, namespace: &str, name: &str, now: Instant) -> Due {
-        let Some(target) = self.target(namespace, name).filter(|target| target.is_waiting) else { return Due::Never };
+    pub(super) fn due(&mut self, environment: &NamespacedName, now: Instant) -> Due {
+        let Some(target) = self.target(environment).filter(|target| target.is_waiting) else { return Due::Never };
         match target.last.map(|last| last + target.pause) {
             Some(end) if now < end => Due::At(end),
             _ => {
@@ -140,8 +142,8 @@ impl Targets {
         }
     }
 
-    fn target(&mut self, namespace: &str, name: &str) -> Option<&mut WebhookTarget> {
-        self.0.get_mut(namespace)?.targets.get_mut(name)
+    fn target(&mut self, environment: &NamespacedName) -> Option<&mut WebhookTarget> {
+        self.0.get_mut(&environment.namespace)?.targets.get_mut(&environment.name)
     }
 }
 

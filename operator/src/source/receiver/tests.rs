@@ -20,8 +20,12 @@ fn receiver() -> (WebhookReceiver, TriggerSender, mpsc::Receiver<TriggerRequest>
     (receiver, sender, requests)
 }
 
+fn shop(name: &str) -> NamespacedName {
+    NamespacedName::new("shop", name)
+}
+
 fn set_target(receiver: &WebhookReceiver, name: &str, secret: &str, sender: &TriggerSender) {
-    receiver.set_target("shop", name, "uid", SigningSecret::new(secret.as_bytes()), sender);
+    receiver.set_target(&shop(name), &"uid".into(), SigningSecret::new(secret.as_bytes()), sender);
 }
 
 /// Returns the names of the environments that were triggered so far.
@@ -33,7 +37,7 @@ async fn triggered(requests: &mut mpsc::Receiver<TriggerRequest>) -> Vec<String>
     let mut names = Vec::new();
     while let Ok(request) = requests.try_recv() {
         assert_eq!(request.trigger, Trigger::FetchWhole);
-        names.push(request.name);
+        names.push(request.environment.name);
     }
     names.sort();
     names
@@ -75,10 +79,10 @@ async fn webhook_that_no_known_secret_signs_is_repeated_until_first_pass_ends() 
     assert_eq!(receiver.receive("shop", Some("search"), Some("no signature"), BODY), Verdict::Refused);
 
     set_target(&receiver, "search", SECRET, &sender);
-    receiver.set_target("shop", "without", "uid", None, &sender);
+    receiver.set_target(&shop("without"), &"uid".into(), None, &sender);
     let [first, second] = passes;
-    assert!(second.has_seen("shop", "search") && second.has_seen("shop", "without"));
-    assert!(!second.has_seen("shop", "unknown"));
+    assert!(second.has_seen(&shop("search")) && second.has_seen(&shop("without")));
+    assert!(!second.has_seen(&shop("unknown")));
     assert_eq!(receive("search"), Verdict::Accepted);
     drop(first);
     assert_eq!(receive("unknown"), Verdict::Starting);
@@ -115,7 +119,7 @@ async fn replays_wait_for_pause_of_costly_environment() {
     assert_eq!(triggered(&mut requests).await.len(), 1, "the first webhook waits for nothing");
     replay();
     // The fetch ends, and its cost is known. The Secret is read again meanwhile, which keeps the pause.
-    receiver.pace("shop", "storefront", 20 * PACE);
+    receiver.pace(&shop("storefront"), 20 * PACE);
     set_target(&receiver, "storefront", SECRET, &sender);
     let mut fetches = 0;
     for _ in 0..60 {
@@ -124,7 +128,7 @@ async fn replays_wait_for_pause_of_costly_environment() {
         replay();
     }
     assert_eq!(fetches, 3);
-    receiver.pace("shop", "storefront", Duration::ZERO);
+    receiver.pace(&shop("storefront"), Duration::ZERO);
     tokio::time::advance(20 * PACE).await;
     triggered(&mut requests).await;
     replay();
@@ -149,7 +153,7 @@ async fn request_to_namespace_is_compared_with_eight_secrets() {
     assert_eq!(receive(8, Some("environment-008")), Verdict::Accepted, "its own path has one secret");
     assert_eq!(triggered(&mut requests).await, ["environment-008"]);
     // The place of a removed secret is free.
-    receiver.retain(Some("shop"), |_, name, _| !name.ends_with("-003"));
+    receiver.retain(Some("shop"), |environment, _| !environment.name.ends_with("-003"));
     assert_eq!(receive(3, None), Verdict::Refused);
     assert_eq!(receive(8, None), Verdict::Accepted);
 }
@@ -172,13 +176,13 @@ async fn replica_without_lease_refuses_for_now() {
     receiver.set_leading(false);
     assert_eq!(receive(), Verdict::NotLeading);
     receiver.set_leading(true);
-    receiver.set_target("shop", "storefront", "uid", None, &sender);
+    receiver.set_target(&shop("storefront"), &"uid".into(), None, &sender);
     assert_eq!(receive(), Verdict::Refused);
     set_target(&receiver, "storefront", SECRET, &sender);
-    receiver.retain(Some("elsewhere"), |_, _, _| false);
+    receiver.retain(Some("elsewhere"), |_, _| false);
     assert_eq!(receive(), Verdict::Accepted);
     triggered(&mut requests).await;
-    receiver.retain(Some("shop"), |_, _, uid| uid != "uid");
+    receiver.retain(Some("shop"), |_, uid| uid.as_str() != "uid");
     assert_eq!(receive(), Verdict::Refused, "the environment was deleted");
     assert!(triggered(&mut requests).await.is_empty());
 }

@@ -3,7 +3,7 @@
 use crate::{
     api::{IdleFlags, Revision},
     controller::reconcile::{
-        desired::Desired, environment::Environment, publish::served, read::fetch::SourceState, report::Reported,
+        desired::Desired, environment::Environment, publication::served, read::fetch::SourceState, report::Reported,
     },
     usage::{CollectionTarget, Collector, idle::LastUses, today},
 };
@@ -21,13 +21,13 @@ pub(crate) struct Uses {
 pub(crate) fn collect(environment: &Environment<'_>, collector: &Collector, source: &SourceState) -> Option<String> {
     let flagsmith = environment.spec.source.flagsmith.as_ref().filter(|_| !environment.spec.suspend);
     let wanted = flagsmith.filter(|flagsmith| flagsmith.send_analytics);
-    let target = wanted.zip(environment.name.parse().ok()).map(|(flagsmith, name)| CollectionTarget {
+    let target = wanted.zip(environment.name.name.parse().ok()).map(|(flagsmith, name)| CollectionTarget {
         uid: environment.uid.clone(),
-        namespace: environment.namespace.clone(),
+        namespace: environment.name.namespace.clone(),
         environment: name,
         flagsmith: flagsmith.clone(),
     });
-    collector.ensure(&environment.namespace, &environment.name, target, source.key())
+    collector.ensure(&environment.name, target, source.key())
 }
 
 /// Lists the flags without uses for the status. `None` if uses are not collected.
@@ -56,10 +56,10 @@ pub(crate) async fn idle_flags(
         uses.revision = Some(desired.snapshot.revision.clone());
     }
     let last = uses.last.as_mut()?;
-    for (flag, day) in collector.used(&environment.namespace, &environment.name) {
+    for (flag, day) in collector.used(&environment.name) {
         last.used(&flag, day);
     }
-    match (collector.unread(&environment.namespace, &environment.name, today), written) {
+    match (collector.unread(&environment.name, today), written) {
         // No round of this day has shown which pods were not read yesterday. A list of today would say that this is decided.
         (None, Some(written)) => Some(written.clone()),
         // The first list has no day without uses.

@@ -21,5 +21,5 @@ pub(crate) fn listen(
         client_key: provenance.client_key.clone(),
     });
     let updated_at = provenance.and_then(|provenance| provenance.updated_at);
-    streams.ensure(&environment.namespace, &environment.name, target, updated_at)
+    streams.ensure(&environment.name, target, updated_at)
 }

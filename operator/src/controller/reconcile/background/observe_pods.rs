@@ -21,14 +21,14 @@ pub(crate) fn observe_pods(
     published: Option<&Revision>,
 ) -> Option<Pods> {
     if environment.spec.suspend {
-        observer.stop(&environment.namespace, &environment.name);
+        observer.stop(&environment.name);
         return None;
     }
     let snapshot = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
     let snapshot = snapshot.filter(|snapshot| published == Some(&snapshot.revision))?;
     let pods = observer.observe(ObservationTarget {
         uid: environment.uid.clone(),
-        namespace: environment.namespace.clone(),
+        namespace: environment.name.namespace.clone(),
         environment: destination.owner.environment.clone(),
         revision: snapshot.revision.clone(),
         bytes: snapshot.volume_bytes(),
@@ -38,6 +38,6 @@ pub(crate) fn observe_pods(
         nudge: environment.spec.delivery.nudge,
         published_at: desired.published_at(),
     })?;
-    metrics.environments.set_pods(&environment.namespace, &environment.name, &pods);
+    metrics.environments.set_pods(&environment.name, &pods);
     Some(pods)
 }

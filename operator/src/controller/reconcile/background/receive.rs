@@ -20,12 +20,12 @@ const REREAD: Duration = Duration::from_secs(60);
 /// State of the reception between reconciliations.
 #[derive(Debug, Default)]
 pub(crate) struct Reception {
-    read: Option<Read>,
+    read: Option<SecretRead>,
 }
 
 /// Last read of the Secret.
 #[derive(Debug)]
-struct Read {
+struct SecretRead {
     at: Instant,
     reference: SigningSecretRef,
     /// State for the status.
@@ -57,10 +57,10 @@ pub(crate) async fn receive(
     triggers: &TriggerSender,
     reception: &mut Reception,
 ) -> Option<String> {
-    let (namespace, name, uid) = (&environment.namespace, &environment.name, &environment.uid);
+    let (name, uid) = (&environment.name, &environment.uid);
     let flagsmith = environment.spec.source.flagsmith.as_ref().filter(|_| !environment.spec.suspend);
     let Some(webhook) = flagsmith.and_then(|flagsmith| flagsmith.webhook.as_ref()) else {
-        receiver.set_target(namespace, name, uid, None, triggers);
+        receiver.set_target(name, uid, None, triggers);
         reception.read = None;
         return None;
     };
@@ -72,7 +72,7 @@ pub(crate) async fn receive(
     {
         return Some(read.state_text.clone());
     }
-    let (secret, state_text) = match fetcher.signing_secret(namespace, reference).await {
+    let (secret, state_text) = match fetcher.signing_secret(environment.namespace(), reference).await {
         Ok(secret) => (Some(secret), "receiving".to_owned()),
         // A read that failed says nothing about the Secret, so the secret that was read before stays in use.
         Err(Error::ReadFailed { .. }) if let Some(read) = before => {
@@ -81,8 +81,8 @@ pub(crate) async fn receive(
         }
         Err(error) => (None, format!("polled only: {error}")),
     };
-    receiver.set_target(namespace, name, uid, secret, triggers);
+    receiver.set_target(name, uid, secret, triggers);
     let (at, reference) = (Instant::now(), reference.clone());
-    reception.read = Some(Read { at, reference, state_text: state_text.clone(), is_outdated: false });
+    reception.read = Some(SecretRead { at, reference, state_text: state_text.clone(), is_outdated: false });
     Some(state_text)
 }

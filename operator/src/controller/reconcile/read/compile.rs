@@ -42,17 +42,17 @@ pub(crate) async fn compile(
     let FetchedDocument { pages, arrival, reservation, .. } = document;
     let server_keys = arrival.key().map(EnvironmentKey::expose).map(str::to_owned);
     let task = Task {
-        environment: environment.name.clone(),
+        environment: environment.name.name.clone(),
         server_keys: server_keys.into_iter().collect(),
         prune: environment.spec.prune.clone(),
         serve: environment.spec.serve.clone(),
     };
     let step = metrics.begin(Step::Compile);
-    let answer = compiler.compile(&environment.namespace, Request { task, pages }).await;
+    let answer = compiler.compile(environment.namespace(), Request { task, pages }).await;
     drop(reservation);
     step.end(answer.as_ref().map_or_else(|error| error.reason().into(), |_| Outcome::Done));
     let answer = answer?;
-    metrics.environments.set_findings(&environment.namespace, &environment.name, answer.finding_count);
+    metrics.environments.set_findings(&environment.name, answer.finding_count);
     let updated_at = answer.about.updated_at.as_deref();
     let provenance = Provenance {
         client_key: answer.about.client_key.clone(),

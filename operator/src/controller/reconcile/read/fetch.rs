@@ -244,11 +244,11 @@ pub(crate) async fn fetch(
     let began = Instant::now();
     let mut hints = source.hints(has_snapshot, rest, began);
     let step = metrics.begin(Step::Fetch);
-    let mut fetched = fetcher.fetch(&environment.namespace, environment.spec, &hints).await;
+    let mut fetched = fetcher.fetch(environment.namespace(), environment.spec, &hints).await;
     if hints.key.is_some() && matches!(fetched, Err(Error::AuthenticationFailed { .. })) {
         // The Secret may hold another key by now.
         hints.key = None;
-        fetched = fetcher.fetch(&environment.namespace, environment.spec, &hints).await;
+        fetched = fetcher.fetch(environment.namespace(), environment.spec, &hints).await;
     }
     if hints.key.is_none() && matches!(fetched, Ok(fetch::Fetched::Unchanged { .. } | fetch::Fetched::Document(_))) {
         source.key_read = Some(began);
@@ -281,7 +281,7 @@ pub(crate) async fn fetch(
             Ok(FetchStep::Unchanged)
         }
         Ok(fetch::Fetched::Document(arrived)) => {
-            metrics.environments.set_document_bytes(&environment.namespace, &environment.name, arrived.bytes());
+            metrics.environments.set_document_bytes(&environment.name, arrived.bytes());
             if let Some(read) = &arrived.read {
                 record_full_read(environment, fetcher, metrics, read);
             }
@@ -314,16 +314,16 @@ pub(crate) async fn fetch(
 pub(crate) fn record_read(environment: &Environment<'_>, metrics: &Metrics, source: &mut SourceState) {
     source.schedule_next_poll(environment.spec.refresh.interval.get());
     let now = Timestamp::now().as_duration().as_secs_f64();
-    metrics.environments.set_fetched(&environment.namespace, &environment.name, now);
+    metrics.environments.set_fetched(&environment.name, now);
 }
 
 /// Records that the server returned a document or compared its content: counts it in the budget of full reads.
 fn record_full_read(environment: &Environment<'_>, fetcher: &Fetcher, metrics: &Metrics, read: &FullRead) {
     let interval = environment.spec.refresh.interval.get();
     let budget = fetcher.read_budget();
-    budget.record(&environment.namespace, &environment.uid, read, interval, Instant::now());
+    budget.record(environment.namespace(), &environment.uid, read, interval, Instant::now());
     let within = read_within(budget.rest(&environment.uid, interval), interval);
-    metrics.environments.set_read_within(&environment.namespace, &environment.name, within);
+    metrics.environments.set_read_within(&environment.name, within);
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const ANNOTATION_MAX: usize = 256;
 
 /// A FeatureEnvironment whose spec or status may not be readable. The schema bounds both.
 pub(super) type EnvironmentObject =
-    PartialObject<FeatureEnvironment, Selected, Read<FeatureEnvironmentSpec>, Read<FeatureEnvironmentStatus>>;
+    PartialObject<FeatureEnvironment, Selected, Parsed<FeatureEnvironmentSpec>, Parsed<FeatureEnvironmentStatus>>;
 
 /// Watches FeatureEnvironments.
 pub(super) fn environments(
@@ -50,17 +50,17 @@ impl Selection for Selected {
 
 /// Part of an object, or the reason why it cannot be read.
 #[derive(Clone, Debug)]
-pub(super) struct Read<T>(Result<T, String>);
+pub(super) struct Parsed<T>(Result<T, String>);
 
-impl<T> Fields for Read<T> {}
+impl<T> Fields for Parsed<T> {}
 
-impl<T: DeserializeOwned> From<Value> for Read<T> {
+impl<T: DeserializeOwned> From<Value> for Parsed<T> {
     fn from(part: Value) -> Self {
         Self(serde_json::from_value(part).map_err(|error| error.to_string()))
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Read<T> {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Parsed<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Value::deserialize(deserializer)?.into())
     }

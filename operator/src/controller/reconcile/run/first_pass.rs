@@ -2,13 +2,10 @@
 
 use std::{future::pending, time::Duration};
 
-use kube::{
-    ResourceExt,
-    runtime::reflector::{ObjectRef, Store},
-};
+use kube::runtime::reflector::{ObjectRef, Store};
 
 use super::referrers::WatchedEnvironment;
-use crate::source::receiver::FirstPass;
+use crate::{api::NamespacedName, source::receiver::FirstPass};
 
 /// Time between two looks whether the environments were reconciled.
 const LOOK: Duration = Duration::from_millis(500);
@@ -16,18 +13,17 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Ends the first pass once each environment that receives webhooks was reconciled. Never returns.
 pub(super) async fn end_first_pass(known: &Store<WatchedEnvironment>, pass: FirstPass) {
     if known.wait_until_ready().await.is_ok() {
-        let mut waiting: Vec<ObjectRef<WatchedEnvironment>> = known
+        let mut waiting: Vec<NamespacedName> = known
             .state()
             .iter()
             .filter(|environment| receives(environment))
-            .map(|environment| reference(environment))
+            .map(|environment| NamespacedName::of(environment.as_ref()))
             .collect();
         loop {
             // An edit or a deletion may end the reception meanwhile.
-            waiting.retain(|environment| {
-                let namespace = environment.namespace.as_deref().unwrap_or_default();
-                !pass.has_seen(namespace, &environment.name)
-                    && known.get(environment).is_some_and(|environment| receives(&environment))
+            waiting.retain(|name| {
+                let reference = ObjectRef::new(&name.name).within(&name.namespace);
+                !pass.has_seen(name) && known.get(&reference).is_some_and(|environment| receives(&environment))
             });
             if waiting.is_empty() {
                 break;
@@ -37,10 +33,6 @@ pub(super) async fn end_first_pass(known: &Store<WatchedEnvironment>, pass: Firs
     }
     drop(pass);
     pending::<()>().await;
-}
-
-fn reference(environment: &WatchedEnvironment) -> ObjectRef<WatchedEnvironment> {
-    ObjectRef::new(&environment.name_any()).within(&environment.namespace().unwrap_or_default())
 }
 
 /// True if the environment is to be reconciled, and asks for webhooks.

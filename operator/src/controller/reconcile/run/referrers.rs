@@ -86,7 +86,7 @@ impl Referrers {
     /// Triggers a fetch for the environments whose source reads this ConfigMap, unless its version is known.
     fn trigger(&self, read: NamespacedName, version: &str) -> Vec<ObjectRef<WatchedEnvironment>> {
         let namespace = read.namespace.clone();
-        let referring: Vec<ObjectRef<WatchedEnvironment>> = self
+        let referring: Vec<NamespacedName> = self
             .known
             .state()
             .into_iter()
@@ -95,15 +95,17 @@ impl Referrers {
                 environment.0.as_ref().is_ok_and(|found| found.metadata.namespace.as_deref() == Some(&namespace))
             })
             .filter(|environment| read_by(environment).any(|name| name == read))
-            .map(|environment| ObjectRef::new(&environment.name_any()).within(&namespace))
+            .map(|environment| NamespacedName::of(environment.as_ref()))
             .collect();
         if referring.is_empty() || !self.seen.record(read, version) {
             return Vec::new();
         }
-        for environment in &referring {
-            self.context.states.trigger(&namespace, &environment.name, Trigger::ReferenceChanged);
-        }
-        referring
+        let trigger = |environment: NamespacedName| {
+            let reference = ObjectRef::new(&environment.name).within(&environment.namespace);
+            self.context.states.trigger(environment, Trigger::ReferenceChanged);
+            reference
+        };
+        referring.into_iter().map(trigger).collect()
     }
 }
 

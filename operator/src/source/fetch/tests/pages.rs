@@ -40,6 +40,19 @@ async fn pages_are_fetched_in_order() {
     assert!(asked.iter().all(|asked| asked.key.as_deref() == Some(KEY)));
 }
 
+/// A server decides how long the URLs of its pages are, and there may be thousands of them.
+#[tokio::test]
+async fn next_page_with_very_long_url_is_refused() {
+    let upstream = Upstream::http(|number, _| {
+        let link = format!("<?page={number}{}>; rel=next", "\"".repeat(1_500));
+        linking(&environment(SETTLED, &[]), &link)
+    })
+    .await;
+    let error = Scene::at(&upstream).failure().await;
+    assert!(error.to_string().contains("more than 4096 characters"), "{error}");
+    assert_eq!(upstream.asked().len(), 1);
+}
+
 #[tokio::test]
 async fn page_loop_is_an_error() {
     let upstream = Upstream::http(|number, _| {

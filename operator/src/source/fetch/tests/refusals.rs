@@ -48,3 +48,19 @@ async fn refused_connection_is_reported_as_unavailable() {
     let unknown = Scene { lookup: Leading::to(&[]), ..scene }.failure().await;
     assert!(unknown.to_string().contains("does not resolve"), "{unknown}");
 }
+
+/// Counts of used flags are sent while no document is due, so they may be the first to reach a server that is up again.
+#[tokio::test]
+async fn counts_that_a_server_takes_close_its_circuit() {
+    let upstream = Upstream::http(|_, _| status(200)).await;
+    let scene = Scene::at(&upstream);
+    let (fetcher, spec) = (scene.fetcher(), scene.spec());
+    let flagsmith = spec.source.flagsmith.as_ref().unwrap();
+    let origin = &scene.origins[0];
+    fetcher.limiter.record_unreachable(origin, "connection refused");
+    while fetcher.limiter.rejection(origin, "shop").is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    fetcher.send_uses("shop", flagsmith, None, &[("banner".into(), 1)].into()).await.unwrap();
+    assert!(fetcher.limiter.acquire(origin, "other").await.is_ok(), "the server is known to be up");
+}

@@ -133,7 +133,7 @@ async fn server_with_old_tls_is_refused_and_gets_no_key() {
         let (port, heard) = answering(answer).await;
         let scene = Scene::url(&format!("https://upstream.test:{port}"));
         let error = scene.failure().await;
-        assert_eq!(problem(&error), "the server offers neither TLS 1.2 nor 1.3", "{name}");
+        assert!(problem(&error).contains("neither TLS 1.2 nor 1.3"), "{name}");
         let heard = async {
             loop {
                 if !heard.lock().is_empty() {

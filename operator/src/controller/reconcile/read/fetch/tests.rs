@@ -1,7 +1,10 @@
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use super::*;
-use crate::source::fetch::{BYTES_PER_MINUTE, ReadBudget};
+use crate::{
+    api::Uid,
+    source::fetch::{BYTES_PER_MINUTE, ReadBudget},
+};
 
 const INTERVAL: Duration = Duration::from_secs(30);
 
@@ -145,7 +148,7 @@ async fn full_reads_of_thousand_environments_stay_within_budget_of_bytes() {
     let mut sources: Vec<SourceState> = sizes.iter().map(|_| SourceState::default()).collect();
     let mut polls: BinaryHeap<Reverse<(Instant, usize)>> = BinaryHeap::new();
     for number in 0..sizes.len() {
-        polls.push(Reverse((began + schedule::first_fetch_delay(&number.to_string(), INTERVAL), number)));
+        polls.push(Reverse((began + schedule::first_fetch_delay(&Uid::from(&*number.to_string()), INTERVAL), number)));
     }
     let mut minutes = vec![0; 30];
     let mut longest = vec![Duration::ZERO; sizes.len()];
@@ -154,12 +157,12 @@ async fn full_reads_of_thousand_environments_stay_within_budget_of_bytes() {
         let Some(bytes) = minutes.get_mut(usize::try_from(minute).unwrap()) else { break };
         tokio::time::advance(now.duration_since(Instant::now())).await;
         let source = &mut sources[number];
-        let hints = source.hints(true, budget.rest(&number.to_string(), INTERVAL), now);
+        let hints = source.hints(true, budget.rest(&Uid::from(&*number.to_string()), INTERVAL), now);
         if hints.comparison == Comparison::Content {
             *bytes += sizes[number];
             let origin = "https://flags.test".parse().unwrap();
             let read = FullRead { origin, bytes: sizes[number], took: Duration::from_millis(5) };
-            budget.record("shop", &number.to_string(), &read, INTERVAL, now);
+            budget.record("shop", &Uid::from(&*number.to_string()), &read, INTERVAL, now);
             // The first minutes have no rest to compare with: the budget learns the sizes from the first reads.
             if let Some(last) = source.last_content.replace(now).filter(|_| minute > 5) {
                 longest[number] = longest[number].max(now.duration_since(last));
@@ -174,7 +177,7 @@ async fn full_reads_of_thousand_environments_stay_within_budget_of_bytes() {
     assert!(mean <= BYTES_PER_MINUTE && mean > BYTES_PER_MINUTE / 2, "{mean} bytes a minute");
     assert!(steady.iter().all(|bytes| *bytes <= BYTES_PER_MINUTE * 5 / 4), "{steady:?}");
     for (number, longest) in longest.into_iter().enumerate() {
-        let within = read_within(budget.rest(&number.to_string(), INTERVAL), INTERVAL);
+        let within = read_within(budget.rest(&Uid::from(&*number.to_string()), INTERVAL), INTERVAL);
         assert!(longest <= within.mul_f64(1.05), "{} bytes: {longest:?}, not {within:?}", sizes[number]);
         assert!(sizes[number] > 1 << 20 || longest <= Duration::from_secs(33), "{} bytes: {longest:?}", sizes[number]);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::replacement::{Archiving, Kept, Replacement};
+use super::replacement::{Archiving, Replacement, Retention};
 use crate::{
     api::Changes,
     controller::{
@@ -47,6 +47,7 @@ impl Apply<'_> {
         let Self { environment, publisher, metrics, observed } = self;
         let destination = &observed.destination;
         let (next, evicted) = self.replace(chosen, accepted, desired).await;
+        desired.is_of_spec = true;
         let next = desired.snapshot.insert(next);
         let snapshot = Arc::clone(&next.snapshot);
         let step = metrics.begin(Step::Publish);
@@ -62,13 +63,14 @@ impl Apply<'_> {
         let is_first = !std::mem::replace(&mut next.is_published, true);
         next.replaces = None;
         let changes = next.record.as_ref().and_then(|record| record.changes.as_ref());
-        let (namespace, environment, revision) = (&environment.namespace, &environment.name, &snapshot.revision);
-        metrics.environments.set_published_bytes(namespace, environment, snapshot.size());
+        let (name, revision) = (&environment.name, &snapshot.revision);
+        let (namespace, environment) = (environment.namespace(), &environment.name.name);
+        metrics.environments.set_published_bytes(name, snapshot.size());
         match changes.filter(|_| is_first) {
             Some(changes) => {
                 let (objects, previous) = (published.written, &changes.previous);
                 tracing::info!(namespace, environment, %revision, %previous, objects, %changes, "published the revision");
-                metrics.environments.count_changed_flags(namespace, environment, changes.count);
+                metrics.environments.count_changed_flags(name, changes.count);
             }
             None if published.written > 0 => {
                 tracing::info!(namespace, environment, %revision, objects = published.written, "published the revision");
@@ -126,7 +128,7 @@ impl Apply<'_> {
             _ => Archiving::NotWanted,
         };
         let other_kind = observed.destination.may_have_other_kind;
-        replacement.finish(changes, archiving, Kept { limit, pin: &environment.spec.pin, other_kind })
+        replacement.finish(changes, archiving, Retention { limit, pin: &environment.spec.pin, other_kind })
     }
 
     /// Archives a replaced snapshot. A failure is only logged and counted: the new snapshot is published in any case,
@@ -142,7 +144,7 @@ impl Apply<'_> {
             Err(error) => {
                 step.end(error.reason());
                 let (namespace, environment, revision) =
-                    (&environment.namespace, &environment.name, &snapshot.revision);
+                    (environment.namespace(), &environment.name.name, &snapshot.revision);
                 tracing::warn!(
                     namespace,
                     environment,

@@ -129,8 +129,8 @@ pub(crate) async fn fit(
         return Some(chosen);
     };
     if room.failure().map(|known| known.reason) != Some(failure.reason) {
-        let (namespace, environment, reason) = (&environment.namespace, &environment.name, failure.reason);
-        tracing::warn!(namespace, environment, %reason, message = failure.message, "the revision is not published");
+        let (namespace, environment, reason) = (environment.namespace(), &environment.name.name, failure.reason);
+        tracing::warn!(namespace, environment, %reason, message = failure.message, "the revision is withheld: the published one stays");
     }
     let until = room.seen.as_ref().map_or_else(Instant::now, |seen| seen.at) + LOOK;
     let until = room.admission_ends.map_or(until, |end| until.max(end));
@@ -160,13 +160,13 @@ async fn look(
     if room.seen.as_ref().is_some_and(|seen| now.duration_since(seen.at) < interval) {
         return Ok(());
     }
-    match lister.volumes(&environment.namespace, &observed.destination.owner.environment).await {
+    match lister.volumes(environment.namespace(), &observed.destination.owner.environment).await {
         Ok(volumes) => {
             room.seen = Some(Seen { at: now, volumes });
             Ok(())
         }
         Err(error) => {
-            let (namespace, environment) = (&environment.namespace, &environment.name);
+            let (namespace, environment) = (environment.namespace(), &environment.name.name);
             tracing::warn!(namespace, environment, %error, "cannot list the pods whose volumes need room for the core");
             room.seen = None;
             let message = format!("cannot list the pods whose volumes need room for the new core: {error}");

@@ -1,9 +1,6 @@
 //! Notify step: notifies the pods of a published revision.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio_util::task::AbortOnDropHandle;
@@ -16,7 +13,13 @@ use crate::{
     },
     publish::Owner,
     rollout::nudge::{Nudged, Nudger},
+    source::back_off::{ceiling, jittered},
 };
+
+/// First wait before pods that could not be notified are notified again, and the longest one. Some pods can never be
+/// patched, such as those whose annotations are full.
+const BACKOFF: Duration = Duration::from_secs(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(300);
 
 /// State of the notifications between reconciliations.
 #[derive(Debug, Default)]
@@ -24,18 +27,16 @@ pub(crate) struct Rollout {
     notification: Option<Notification>,
 }
 
-/// Notification of the pods, which runs beside the reconciliations: many pods take their time. It ends when it is
-/// dropped.
+/// Notification of the pods, which runs beside the reconciliations until all pods are notified: many pods take their
+/// time. It ends when it is dropped.
 #[derive(Debug)]
 struct Notification {
     revision: Revision,
-    /// True once all pods are notified.
-    is_done: Arc<AtomicBool>,
-    task: AbortOnDropHandle<()>,
+    _task: AbortOnDropHandle<()>,
 }
 
 /// Notifies the pods of the published revision, unless that is under way or done. Kubelets deliver it in any case, so a
-/// failure is only logged and counted, and a later reconciliation tries again.
+/// failure is only logged and counted, and tried again with a growing back-off.
 pub(crate) fn notify(
     environment: &Environment<'_>,
     nudger: &Nudger,
@@ -49,21 +50,20 @@ pub(crate) fn notify(
         rollout.notification = None;
         return;
     }
-    let is_current = |known: &Notification| {
-        known.revision == *revision && (known.is_done.load(Ordering::Relaxed) || !known.task.is_finished())
-    };
-    if rollout.notification.as_ref().is_some_and(is_current) {
+    if rollout.notification.as_ref().is_some_and(|known| known.revision == *revision) {
         return;
     }
     let (nudger, metrics) = (nudger.clone(), metrics.clone());
-    let (namespace, name, notified) = (environment.namespace.clone(), owner.environment.clone(), revision.to_owned());
-    let is_done = Arc::new(AtomicBool::new(false));
-    let done = Arc::clone(&is_done);
+    let (namespace, name, notified) =
+        (environment.name.namespace.clone(), owner.environment.clone(), revision.to_owned());
     let task = AbortOnDropHandle::new(tokio::spawn(async move {
-        let is_complete = notify_all(&nudger, &metrics, &namespace, &name, &notified, published_at).await;
-        done.store(is_complete, Ordering::Relaxed);
+        let mut failures = 0;
+        while !notify_all(&nudger, &metrics, &namespace, &name, &notified, published_at).await {
+            tokio::time::sleep(jittered(ceiling(BACKOFF, BACKOFF_MAX, failures), fastrand::f64())).await;
+            failures = failures.saturating_add(1);
+        }
     }));
-    rollout.notification = Some(Notification { revision: revision.to_owned(), is_done, task });
+    rollout.notification = Some(Notification { revision: revision.to_owned(), _task: task });
 }
 
 /// Notifies all pods of the revision. Returns true if none is left.
@@ -77,8 +77,18 @@ async fn notify_all(
 ) -> bool {
     let step = metrics.begin(Step::Nudge);
     match nudger.nudge(namespace, environment, revision, published_at).await {
-        Ok(Nudged { pods, notified, failed }) => {
+        Ok(Nudged { pods, notified, failed, failure }) => {
             step.end(if failed > 0 { Outcome::Failed(Reason::PodsNotNotified) } else { Outcome::Done });
+            if let Some(failure) = failure {
+                tracing::warn!(
+                    namespace,
+                    %environment,
+                    %revision,
+                    failed,
+                    failure,
+                    "cannot notify some pods: they get the revision when their kubelets sync them"
+                );
+            }
             if notified + failed > 0 {
                 tracing::info!(
                     namespace,

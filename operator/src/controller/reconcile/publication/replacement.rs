@@ -43,7 +43,7 @@ pub(super) enum Archiving {
 
 /// Revisions that the record keeps besides the chosen one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept<'a> {
+pub(super) struct Retention<'a> {
     /// Number of earlier revisions in the history.
     pub(super) limit: usize,
     /// Revision that `spec.pin` names. Empty if it names none.
@@ -98,7 +98,7 @@ impl Replacement {
         self,
         changes: Option<Changes>,
         archiving: Archiving,
-        kept: Kept<'_>,
+        kept: Retention<'_>,
     ) -> (DesiredSnapshot, Evicted) {
         let is_compared = self.compared().is_some();
         let Self { chosen, mut record, is_same, is_published, replaces, outgoing, dropped_were_deleted } = self;
@@ -218,12 +218,12 @@ mod tests {
         Observed { destination, revision: None, record: None, only_in: None }
     }
 
-    const KEPT: Kept<'static> = Kept { limit: 2, pin: "", other_kind: false };
+    const RETENTION: Retention<'static> = Retention { limit: 2, pin: "", other_kind: false };
 
     /// Replaces `desired` by a snapshot of this revision, as if its publication succeeded.
     fn publish(revision: &str, desired: Option<DesiredSnapshot>, archiving: Archiving) -> DesiredSnapshot {
         let replacement = Replacement::of(snapshot(revision), desired, &observed(), Some(&baseline()));
-        let (next, _) = replacement.finish(None, archiving, KEPT);
+        let (next, _) = replacement.finish(None, archiving, RETENTION);
         DesiredSnapshot { is_published: true, replaces: None, ..next }
     }
 
@@ -264,7 +264,7 @@ mod tests {
     fn snapshot_that_was_never_published_leaves_no_history() {
         let published = publish("a", None, Archiving::NotWanted);
         let replacement = Replacement::of(snapshot("b"), Some(published), &observed(), None);
-        let (unpublished, _) = replacement.finish(None, Archiving::Done, KEPT);
+        let (unpublished, _) = replacement.finish(None, Archiving::Done, RETENTION);
         assert!(!unpublished.is_published);
         let next = Replacement::of(snapshot("c"), Some(unpublished), &observed(), None);
         assert!(next.outgoing().is_none(), "pods never had b");
@@ -277,6 +277,6 @@ mod tests {
         let record = before.record.clone();
         let again = Replacement::of(snapshot("a"), Some(before), &observed(), Some(&baseline()));
         assert!(again.outgoing().is_none() && again.compared().is_none());
-        assert_eq!(again.finish(None, Archiving::NotWanted, KEPT).0.record, record);
+        assert_eq!(again.finish(None, Archiving::NotWanted, RETENTION).0.record, record);
     }
 }

@@ -28,8 +28,11 @@ pub(crate) async fn run_and_restore<T>(
     desired: &mut Desired,
 ) -> T {
     let mut work = pin!(work);
-    // A core in parts that is not published yet waits for the fit step: pods may have been admitted without room.
-    let may_be_written = |current: &&DesiredSnapshot| current.is_published || current.snapshot.core_parts() == 0;
+    // A snapshot that is not published yet waits for the choose step after an edit, and a core in parts for the fit step:
+    // pods may have been admitted without room.
+    let is_of_spec = desired.is_of_spec;
+    let may_be_written =
+        |current: &&DesiredSnapshot| current.is_published || is_of_spec && current.snapshot.core_parts() == 0;
     let Some(current) = desired.snapshot.as_ref().filter(may_be_written) else { return work.await };
     let now = Instant::now();
     let mut next = now + PERIOD;
@@ -43,6 +46,10 @@ pub(crate) async fn run_and_restore<T>(
             done = &mut work => return done,
             () = sleep_until(next) => {}
         }
+        if environment.deletion.is_seen() {
+            // Kubernetes' garbage collector deletes the objects. It would have to do so again and again.
+            return work.await;
+        }
         let restoration =
             publisher.publish(destination, &current.snapshot, current.record.as_ref(), &mut desired.cache);
         let mut restoration = pin!(restoration);
@@ -50,7 +57,7 @@ pub(crate) async fn run_and_restore<T>(
             biased;
             restored = &mut restoration => restored,
             done = &mut work => {
-                // A restoration that is dropped half-way would leave it open what was written.
+                // If the restoration were dropped, the controller would not know which objects it has written.
                 let _ = restoration.await;
                 return done;
             }
@@ -87,8 +94,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::api::Revision;
-    use crate::publish::{self, File, Snapshot};
+    use crate::api::{FeatureEnvironment, Revision};
+    use crate::controller::reconcile::deletion::UnderWay;
+    use crate::memory::Memory;
+    use crate::publish::{self, File, Permits, Snapshot};
 
     /// Returns a client of an API server without objects that holds back its first answer until `answers` is notified,
     /// and counts writes.
@@ -113,26 +122,80 @@ mod tests {
         Client::new(service, "shop")
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn work_goes_on_during_slow_restoration_and_waits_for_its_end() {
-        let (asked, answers, writes) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::default());
-        let (objects, _feed) = publish::objects();
-        let client = client(Arc::clone(&asked), Arc::clone(&answers), Arc::clone(&writes));
-        let publisher = Publisher::new(client, objects, Duration::from_secs(600));
+    fn fenv() -> FeatureEnvironment {
         let object = serde_json::from_value(json!({
             "apiVersion": "remora.dev/v1alpha1", "kind": "FeatureEnvironment",
             "metadata": {"name": "storefront", "namespace": "shop", "uid": "uid-1"},
             "spec": {"source": {"document": {"configMapKeyRef": {"name": "flags", "key": "environment.json"}}}},
         }));
-        let object = object.unwrap();
-        let environment = Environment::new(&object);
-        let destination = environment.destination(None).unwrap();
+        object.unwrap()
+    }
+
+    fn desired(is_published: bool) -> Desired {
         let snapshot =
             Arc::new(Snapshot::new(Revision::new("0a1b"), vec![File::new("core".to_owned(), b"core".to_vec())]));
         let current =
-            DesiredSnapshot { snapshot, record: None, is_published: true, replaces: None, dropped_are_deleted: false };
+            DesiredSnapshot { snapshot, record: None, is_published, replaces: None, dropped_are_deleted: false };
         let mut desired = Desired::default();
         desired.snapshot = Some(current);
+        desired
+    }
+
+    fn publisher(client: Client) -> Publisher {
+        let (objects, _feed) = publish::objects();
+        Publisher::new(client, objects, Duration::from_secs(600), Permits::default(), Memory::new(usize::MAX))
+    }
+
+    /// Runs a work of one minute beside an API server that answers at once. Returns the number of writes.
+    async fn writes_during_minute(environment: &Environment<'_>, desired: &mut Desired) -> usize {
+        let (asked, answers, writes) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::default());
+        let publisher = publisher(client(asked, Arc::clone(&answers), Arc::clone(&writes)));
+        let destination = environment.destination(None).unwrap();
+        let answering = async {
+            loop {
+                answers.notify_one();
+                sleep(PERIOD / 5).await;
+            }
+        };
+        let working = run_and_restore(sleep(Duration::from_secs(60)), environment, &publisher, &destination, desired);
+        tokio::select! {
+            () = working => {}
+            () = answering => {}
+        }
+        writes.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn snapshot_that_an_edit_may_exclude_is_not_written() {
+        let object = fenv();
+        let environment = Environment::new(&object);
+        assert!(writes_during_minute(&environment, &mut desired(true)).await > 0);
+        let mut of_spec = desired(false);
+        of_spec.is_of_spec = true;
+        assert!(writes_during_minute(&environment, &mut of_spec).await > 0);
+        of_spec.start_generation();
+        assert_eq!(writes_during_minute(&environment, &mut of_spec).await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_written_for_environment_that_is_deleted_meanwhile() {
+        let object = fenv();
+        let environment = Environment::new(&object);
+        let under_way = UnderWay::default();
+        let _reconciling = under_way.begin(&environment.name, &environment.uid, &environment.deletion);
+        assert!(writes_during_minute(&environment, &mut desired(true)).await > 0);
+        under_way.tell_deleted(|_, _| false);
+        assert_eq!(writes_during_minute(&environment, &mut desired(true)).await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_goes_on_during_slow_restoration_and_waits_for_its_end() {
+        let (asked, answers, writes) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::default());
+        let publisher = publisher(client(Arc::clone(&asked), Arc::clone(&answers), Arc::clone(&writes)));
+        let object = fenv();
+        let environment = Environment::new(&object);
+        let destination = environment.destination(None).unwrap();
+        let mut desired = desired(true);
         let work = async {
             asked.notified().await;
             // The API server answers only after the work has ended.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     api::{Reason, names::FORMAT},
     controller::{
-        reconcile::{desired::Desired, guard::Candidate, observe::Observed},
+        reconcile::{candidate::Candidate, desired::Desired, observe::Observed},
         report::{Failure, Pin},
     },
     publish::{ArchivedRevision, Snapshot},
@@ -46,28 +46,31 @@ pub(crate) fn choose(
     if pin.is_empty() {
         return Choice { snapshot: newest.or(last_good).cloned(), pin: Pin::None };
     }
-    let kept = || Pin::Kept { newest: newest.map(|newest| newest.revision.clone()).filter(|newest| newest != pin) };
+    let kept =
+        || Pin::Published { newest: newest.map(|newest| newest.revision.clone()).filter(|newest| newest != pin) };
     match in_memory(pin, candidate, desired).or(restored.map(Arc::new)) {
         Some(pinned) => Choice { snapshot: Some(pinned), pin: kept() },
-        // Its objects stay as they are.
+        // The pinned revision is published, and could not be read back so far: its objects stay.
         None if desired.next_recovery.is_some()
             && observed.revision.as_ref().is_some_and(|revision| revision == pin) =>
         {
             Choice { snapshot: None, pin: kept() }
         }
         // A pin exists to keep the newest revision out, so no other revision is published in place of an unknown one.
-        None => Choice { snapshot: last_good.cloned(), pin: Pin::Unknown(unknown(pin, desired, observed)) },
+        None => Choice { snapshot: desired.published_snapshot(), pin: Pin::Unknown(unknown(pin, desired, observed)) },
     }
 }
 
 fn in_memory(pin: &str, candidate: &Candidate, desired: &Desired) -> Option<Arc<Snapshot>> {
+    let published = desired.published_snapshot();
     let desired = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
     let newest = candidate.newest().map(|newest| &newest.snapshot);
-    desired.into_iter().chain(newest).find(|snapshot| snapshot.revision == *pin).cloned()
+    desired.into_iter().chain(newest).chain(&published).find(|snapshot| snapshot.revision == *pin).cloned()
 }
 
 fn unknown(pin: &str, desired: &Desired, observed: &Observed) -> Failure {
-    let published = desired.revision().or(observed.revision.as_ref());
+    let published = desired.published_snapshot().map(|snapshot| snapshot.revision.clone());
+    let published = published.as_ref().or(observed.revision.as_ref());
     let mut known: Vec<String> = published.iter().map(|revision| format!("{revision} (is published)")).collect();
     let past = desired.history(observed, published);
     known.extend(past.iter().map(|past| format!("{} (was published at {})", past.revision, past.published_at.0)));

@@ -33,7 +33,7 @@ pub(crate) async fn withdraw(
         return other_kind;
     }
     desired.obsolete_since = Some(Instant::now());
-    let (namespace, environment) = (&environment.namespace, &owner.environment);
+    let (namespace, environment) = (environment.namespace(), &owner.environment);
     match lister.mounting_obsolete(namespace, environment, *object_kind).await {
         Ok(MountingObsolete { all: 0, .. }) => {}
         Ok(MountingObsolete { all: pods, other_kind: mounting }) => {

@@ -12,9 +12,9 @@ use crate::{
             desired::BackOff,
             environment::Environment,
             error::Error,
-            memory::keep,
+            memory::reserve,
             observe::Observed,
-            publish::{
+            publication::{
                 apply::{Applied, Apply},
                 choose::{Choice, archived, choose},
                 fit::{self, Room},
@@ -85,7 +85,7 @@ async fn select(
         };
     }
     if let Some(restored) = &mut restored {
-        keep(environment, memory, restored, candidate, desired, observed)?;
+        reserve(environment, memory, restored, candidate, desired, observed)?;
     }
     Ok(choose(&environment.spec.pin, candidate, desired, observed, restored))
 }

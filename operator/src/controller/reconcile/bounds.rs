@@ -1,9 +1,9 @@
 //! Places and memory that the controllers of all listed namespaces share, so that bounds over all environments stay the
 //! same.
 
-use super::turns::Places;
+use super::turns::ReconciliationPermits;
 use crate::{
-    publish::SnapshotReads,
+    publish::Permits,
     rollout::{Lists, nudge::Patches},
     source::realtime::StreamPermits,
     usage::CountsMemory,
@@ -12,13 +12,13 @@ use crate::{
 
 /// Places and memory over all environments.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct Bounds {
     /// Pages of the lists that watches begin with.
     pub(super) pages: Pages,
     /// Reconciliations at one time.
-    pub(super) reconciliations: Places,
+    pub(super) reconciliations: ReconciliationPermits,
     /// Snapshots that are read back from the cluster.
-    pub(super) reads: SnapshotReads,
+    pub(super) objects: Permits,
     /// Notifications of pods.
     pub(super) patches: Patches,
     /// Lists of pods.

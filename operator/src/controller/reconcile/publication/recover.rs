@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use crate::{
     controller::reconcile::{
+        candidate::Candidate,
         desired::{Desired, DesiredSnapshot},
         environment::Environment,
-        guard::Candidate,
-        memory::keep_read,
+        memory::reserve_read,
         observe::Observed,
     },
     memory::Memory,
@@ -53,7 +53,7 @@ pub(crate) async fn recover(
         Ok(found) => {
             let is_found = found.is_some();
             let kept = found.and_then(|(snapshot, record)| {
-                Some((keep_read(environment, memory, snapshot, record.as_ref())?, record))
+                Some((reserve_read(environment, memory, snapshot, record.as_ref())?, record))
             });
             desired.snapshot = kept.map(|(snapshot, record)| DesiredSnapshot {
                 snapshot: Arc::new(snapshot),
@@ -66,10 +66,9 @@ pub(crate) async fn recover(
             desired.next_recovery = is_refused.then(|| Instant::now() + MEMORY_PAUSE);
         }
         Err(error) => {
-            if matches!(error, Error::OutOfMemory { .. }) {
-                desired.next_recovery = Some(Instant::now() + MEMORY_PAUSE);
-            }
-            let (namespace, environment) = (&environment.namespace, &environment.name);
+            let pause = if matches!(error, Error::OutOfMemory { .. }) { MEMORY_PAUSE } else { Duration::ZERO };
+            desired.next_recovery = Some(Instant::now() + pause);
+            let (namespace, environment) = (environment.namespace(), &environment.name.name);
             tracing::warn!(
                 namespace,
                 environment,

@@ -126,7 +126,7 @@ pub(super) fn check(
     let Some(violation) = violation(&compiled, &against) else { return candidate.accept(compiled) };
     let failure = failure(environment, &violation, &compiled.snapshot.revision);
     if candidate.hold_back(compiled, failure.clone()) {
-        let (namespace, environment, reason) = (&environment.namespace, &environment.name, failure.reason);
+        let (namespace, environment, reason) = (environment.namespace(), &environment.name.name, failure.reason);
         tracing::warn!(namespace, environment, %reason, message = failure.message, "the document is not published");
     }
 }
@@ -155,7 +155,7 @@ fn violation(compiled: &Compiled, against: &Against<'_>) -> Option<Violation> {
 
 /// Describes a violation, with the command that approves the revision.
 fn failure(environment: &Environment<'_>, violation: &Violation, revision: &Revision) -> Failure {
-    let (namespace, name, approve) = (&environment.namespace, &environment.name, annotation::CONFIRM);
+    let (namespace, name, approve) = (environment.namespace(), &environment.name.name, annotation::CONFIRM);
     let message = format!(
         "held back: {violation}. To publish the document all the same: kubectl -n {namespace} annotate fenv {name} --overwrite {approve}={revision}"
     );

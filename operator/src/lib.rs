@@ -13,6 +13,7 @@
 //! | area | what it does |
 //! |---|---|
 //! | [`memory`] | divides memory among namespaces |
+//! | `counted` | counts what is under way, by key |
 //! | `fair_semaphore` | bounds tasks that run at one time, and lets namespaces take turns |
 //! | [`api`] | defines the CustomResourceDefinition and all names that the parts of Remora share in the cluster |
 //! | `tasks` | runs tasks beside the reconciliations, at most one of a kind for each environment |
@@ -37,7 +38,7 @@
 //! | compilations, questions to sidecars, patches of pods, snapshots that are read back | `FairSemaphore` | a free permit goes to the waiting namespace with the fewest |
 //! | memory for snapshots, memory for counted uses | [`memory::Memory`] | equal shares, and a quarter that only namespaces below their share may use |
 //! | memory for documents | `source::fetch::memory_budget` | one place in the queue for each namespace; small documents have memory of their own |
-//! | documents from the fetch to the compiled snapshot | `controller::reconcile::namespace_bound` | at most 16 for each namespace |
+//! | documents from the fetch to the compiled snapshot | `counted`, in `controller::reconcile::read` | at most 16 for each namespace |
 //! | streams of changes | `source::realtime::permits` | a namespace with fewer streams takes permits of the one with the most |
 //! | full reads from a server | `source::fetch::read_budget` | equal shares; the environments of a namespace share its part |
 //! | connections and bytes of a port (by address, not by namespace) | `listener::slots` | a full port closes a connection of the address with the most |
@@ -70,6 +71,7 @@ pub mod ask;
 pub mod cli;
 pub mod compiler;
 pub mod controller;
+mod counted;
 mod fair_semaphore;
 pub mod guard;
 pub mod injection;

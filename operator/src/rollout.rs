@@ -5,10 +5,9 @@
 //! | `pods`, `injected_pod` | watch the injected pods that run, and read what their volumes hold |
 //! | `pod_lister`, `volumes` | list the pods of an environment through the API server, and the room in their volumes |
 //! | [`sidecar`] | asks one sidecar, over its admin port |
-//! | [`nudge`], `in_progress`, `pace` | notify pods of a revision, with bounds on the writes |
+//! | [`nudge`], `pace` | notify pods of a revision, with bounds on the writes |
 //! | [`observe`] | asks the sidecars which revision they serve, in rounds |
 
-mod in_progress;
 mod injected_pod;
 pub mod nudge;
 pub mod observe;

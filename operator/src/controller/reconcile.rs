@@ -37,7 +37,6 @@ mod desired;
 mod environment;
 mod error;
 mod memory;
-mod namespace_bound;
 mod observe;
 mod publication;
 mod read;

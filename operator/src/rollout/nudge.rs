@@ -17,13 +17,15 @@ use serde_json::json;
 
 use super::{
     RunningPods,
-    in_progress::InProgress,
     pace::Pace,
     pods::{self, Injected},
 };
-use crate::api::{
-    Reason, Revision,
-    names::{EnvironmentName, FIELD_MANAGER},
+use crate::{
+    api::{
+        NamespacedName, Reason, Revision,
+        names::{EnvironmentName, FIELD_MANAGER},
+    },
+    counted::Counted,
 };
 
 /// Number of patches in flight for one environment. Kubelet syncs a patched pod at once, and a node has many pods.
@@ -45,7 +47,8 @@ pub struct Nudger {
     client: Client,
     pods: RunningPods,
     patches: Patches,
-    in_progress: InProgress,
+    /// Environments whose pods are being notified.
+    in_progress: Counted<NamespacedName>,
 }
 
 /// Permits for patches, which several nudgers may share.
@@ -98,7 +101,7 @@ pub(super) fn is_unnotified(pod: &Injected, revision: &Revision, published_at: O
 impl Nudger {
     /// Creates a nudger that patches `pods` through this client, with the permits of `patches`.
     pub fn new(client: Client, pods: RunningPods, patches: Patches) -> Self {
-        Self { client, pods, patches, in_progress: InProgress::default() }
+        Self { client, pods, patches, in_progress: Counted::default() }
     }
 
     /// Sets the annotation to `revision` on every pod of the namespace that serves `environment` and has another value.
@@ -120,7 +123,7 @@ impl Nudger {
         let outdated = found.into_iter().filter(|pod| is_unnotified(pod, revision, published_at));
         let names: Vec<String> = outdated.map(|pod| pod.name.clone()).collect();
         let outdated = names.len();
-        let _notifying = self.in_progress.begin(namespace, environment);
+        let _notifying = self.in_progress.begin(NamespacedName::new(namespace, environment.as_str()));
         let (notified, failure) =
             self.patch_all(namespace, names, &environment.revision_annotation(), revision.as_str()).await;
         Ok(Nudged { pods, notified, failed: outdated - notified, failure })
@@ -128,7 +131,7 @@ impl Nudger {
 
     /// True while [`Nudger::nudge`] patches pods of the environment. Pods that wait for their turn are not late.
     pub(super) fn is_notifying(&self, namespace: &str, environment: &EnvironmentName) -> bool {
-        self.in_progress.contains(namespace, environment)
+        self.in_progress.contains(&NamespacedName::new(namespace, environment.as_str()))
     }
 
     /// Notifies these pods of `revision` once more, for the `time`th time. The number is part of the annotation's value, because

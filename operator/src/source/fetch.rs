@@ -14,6 +14,7 @@ mod digest;
 mod error;
 mod events;
 mod failure;
+mod interrupted;
 mod key;
 mod limiter;
 mod link;
@@ -59,7 +60,8 @@ pub use self::{
 use self::{
     connect::{Clients, IDLE, Purpose},
     connector::Server,
-    limiter::{Rejection, RequestLimiter},
+    interrupted::Interrupted,
+    limiter::RequestLimiter,
     memory_budget::MemoryBudget,
     objects::Objects,
     pages::{DocumentAnswer, Request},
@@ -275,11 +277,22 @@ impl Fetcher {
             // the stream's.
             self.stream(realtime, "")?;
         }
+        let origin = server.origin.clone();
+        let requested = self.request_document(namespace, spec, flagsmith, hints, reservation, server).await;
+        requested.or_else(|interrupted| interrupted.outcome(&origin))
+    }
+
+    async fn request_document(
+        &self,
+        namespace: &str,
+        spec: &FeatureEnvironmentSpec,
+        flagsmith: &Flagsmith,
+        hints: &FetchHints,
+        reservation: Reservation,
+        server: Server,
+    ) -> Result<Fetched, Interrupted> {
         let known = hints.key.as_ref();
-        let (key, client) = match self.admit(Purpose::Fetch, &server, namespace, flagsmith, known).await? {
-            Ok(admitted) => admitted,
-            Err(rejection) => return rejection.outcome(&server.origin),
-        };
+        let (key, client) = self.admit(Purpose::Fetch, &server, namespace, flagsmith, known).await?;
         if hints.rejected_key.as_ref() == Some(&key) {
             return Ok(Fetched::StillRefused);
         }
@@ -293,16 +306,12 @@ impl Fetcher {
             limit: self.limit,
             reservation: &reservation,
         };
-        let (answer, took) = match self.send(namespace, spec.refresh.timeout, request).await? {
-            Ok(answered) => answered,
-            Err(rejection) => return rejection.outcome(&origin),
-        };
+        let (answer, took) = self.send(namespace, spec.refresh.timeout, request).await?;
         let read = |bytes| Some(FullRead { origin: origin.clone(), bytes, took });
         Ok(match answer {
             DocumentAnswer::NotModified => {
                 Fetched::Unchanged { read: if hints.comparison == Comparison::Content { read(0) } else { None } }
             }
-            DocumentAnswer::OverBudget(expected) => Fetched::OverBudget { expected },
             DocumentAnswer::Document { pages, began, entity_tag } => {
                 let bytes = pages.iter().map(Vec::len).sum();
                 reservation.shrink(bytes);
@@ -318,27 +327,31 @@ impl Fetcher {
         namespace: &str,
         timeout: Period,
         request: Request<'_>,
-    ) -> Result<Result<(DocumentAnswer, Duration), Rejection>, Error> {
-        let permit = match self.limiter.acquire(request.origin, namespace).await {
-            Ok(permit) => permit,
-            Err(rejection) => return Ok(Err(rejection)),
-        };
+    ) -> Result<(DocumentAnswer, Duration), Interrupted> {
+        let permit = self.limiter.acquire(request.origin, namespace).await?;
         let began = Instant::now();
         let mut answer = in_time(timeout, request.origin, request.send()).await;
         drop(permit);
         let took = began.elapsed();
         self.record(request.origin, namespace, &mut answer);
-        Ok(Ok((answer?, took)))
+        Ok((answer?, took))
     }
 
     /// Records the outcome for other fetches from this server, which need not repeat an attempt that just failed.
-    fn record(&self, origin: &Origin, namespace: &str, answer: &mut Result<DocumentAnswer, Error>) {
+    fn record(&self, origin: &Origin, namespace: &str, answer: &mut Result<DocumentAnswer, Interrupted>) {
         match answer {
-            Err(Error::UpstreamUnavailable { problem, fault: Fault::Connection, retry_after, .. }) => {
+            Err(Interrupted::Failed(Error::UpstreamUnavailable {
+                problem,
+                fault: Fault::Connection,
+                retry_after,
+                ..
+            })) => {
                 let pause = self.limiter.record_unreachable(origin, problem);
                 *retry_after = retry_after.or(pause);
             }
-            Err(Error::UpstreamUnavailable { problem, fault: Fault::Server, retry_after, .. }) => {
+            Err(Interrupted::Failed(Error::UpstreamUnavailable {
+                problem, fault: Fault::Server, retry_after, ..
+            })) => {
                 let pause = self.limiter.record_error(origin, namespace, problem);
                 *retry_after = retry_after.or(pause);
             }
@@ -364,28 +377,13 @@ fn condition(hints: &FetchHints, key: &EnvironmentKey) -> Option<(HeaderName, St
     }
 }
 
-impl Rejection {
-    /// Returns the outcome of a fetch that was not admitted.
-    fn outcome(self, origin: &Origin) -> Result<Fetched, Error> {
-        match self {
-            Self::Busy => Ok(Fetched::Busy),
-            Self::CircuitOpen { problem, wait } => Err(Error::UpstreamUnavailable {
-                origin: origin.clone(),
-                problem,
-                fault: Fault::Answer,
-                retry_after: Some(wait),
-            }),
-        }
-    }
-}
-
 /// Waits for the answer for at most this environment's timeout. Other environments may have longer ones.
 async fn in_time(
     timeout: Period,
     origin: &Origin,
-    answer: impl Future<Output = Result<DocumentAnswer, Error>>,
-) -> Result<DocumentAnswer, Error> {
-    tokio::time::timeout(timeout.get(), answer)
-        .await
-        .unwrap_or_else(|_| Err(failure::unavailable(origin, &format!("the document did not arrive within {timeout}"))))
+    answer: impl Future<Output = Result<DocumentAnswer, Interrupted>>,
+) -> Result<DocumentAnswer, Interrupted> {
+    tokio::time::timeout(timeout.get(), answer).await.unwrap_or_else(|_| {
+        Err(failure::unavailable(origin, &format!("the document did not arrive within {timeout}")).into())
+    })
 }

@@ -20,8 +20,17 @@ pub(crate) struct Cors {
 #[derive(Debug)]
 pub(crate) struct Grant {
     origin: HeaderValue,
-    /// Set if the request is a preflight; with the headers that the browser wants to send.
-    preflight: Option<Option<HeaderValue>>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// The browser asks what it may send.
+    Preflight {
+        /// Headers that it wants to send.
+        headers: Option<HeaderValue>,
+    },
+    Request,
 }
 
 impl Cors {
@@ -39,30 +48,34 @@ impl Cors {
         if !self.origins.iter().any(|allowed| allowed == "*" || allowed.as_bytes() == origin.as_bytes()) {
             return None;
         }
-        let preflight = (parts.method == Method::OPTIONS && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD))
-            .then(|| parts.headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned());
-        Some(Grant { origin: origin.clone(), preflight })
+        let is_preflight = parts.method == Method::OPTIONS && parts.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        let kind = if is_preflight {
+            Kind::Preflight { headers: parts.headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned() }
+        } else {
+            Kind::Request
+        };
+        Some(Grant { origin: origin.clone(), kind })
     }
 }
 
 impl Grant {
     /// True if the request is a preflight.
     pub(crate) fn is_preflight(&self) -> bool {
-        self.preflight.is_some()
+        matches!(self.kind, Kind::Preflight { .. })
     }
 
     /// Writes the headers of the permission.
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin);
         headers.append(VARY, HeaderValue::from_static("Origin"));
-        match self.preflight {
-            None => {
+        match self.kind {
+            Kind::Request => {
                 headers.insert(
                     ACCESS_CONTROL_EXPOSE_HEADERS,
                     HeaderValue::from_static("ETag, X-Remora-Assignment, X-Remora-Overrides"),
                 );
             }
-            Some(asked) => {
+            Kind::Preflight { headers: asked } => {
                 headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST"));
                 headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
                 if let Some(asked) = asked {

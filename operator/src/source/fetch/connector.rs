@@ -10,8 +10,8 @@ use super::{
     connect::{BUNDLE_MAX, Purpose, Trusted},
     error::Error,
     failure::unavailable,
+    interrupted::Interrupted,
     key::EnvironmentKey,
-    limiter::Rejection,
     origin::{Origin, Reach},
     proxy::Tunnel,
 };
@@ -51,7 +51,7 @@ impl Fetcher {
     /// from its Secret.
     ///
     /// # Errors
-    /// The Secret, the CA bundle or the proxy cannot be used.
+    /// The circuit is open, or the Secret, the CA bundle or the proxy cannot be used.
     pub(super) async fn admit(
         &self,
         purpose: Purpose,
@@ -59,16 +59,16 @@ impl Fetcher {
         namespace: &str,
         flagsmith: &Flagsmith,
         known: Option<&EnvironmentKey>,
-    ) -> Result<Result<(EnvironmentKey, Client), Rejection>, Error> {
+    ) -> Result<(EnvironmentKey, Client), Interrupted> {
         if let Some(rejection) = self.limiter.rejection(&server.origin, namespace) {
-            return Ok(Err(rejection));
+            return Err(rejection.into());
         }
         let key = match known {
             Some(known) => known.clone(),
             None => self.objects.environment_key(namespace, &flagsmith.environment_key_secret_ref).await?,
         };
         let client = self.connector(purpose, server, namespace, flagsmith).await?;
-        Ok(Ok((key, client)))
+        Ok((key, client))
     }
 
     /// Returns the proxy for this origin, with its credentials. `None` if the origin is reached directly.

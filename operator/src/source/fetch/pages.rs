@@ -18,9 +18,10 @@ use super::{
     body::{self, Unread},
     error::{Error, Fault},
     failure::{explain, unavailable},
+    interrupted::Interrupted,
     key::EnvironmentKey,
     link,
-    memory_budget::{OverBudget, Reservation},
+    memory_budget::Reservation,
     minimum_rate::{MinimumRate, Progress},
     origin::Origin,
     validator,
@@ -54,8 +55,6 @@ pub(super) struct Request<'a> {
 /// Outcome of the requests for one document.
 pub(super) enum DocumentAnswer {
     NotModified,
-    /// The memory budget has no bytes left. Holds the number of bytes to reserve in the next attempt.
-    OverBudget(usize),
     Document {
         pages: Vec<Vec<u8>>,
         began: Timestamp,
@@ -66,19 +65,17 @@ pub(super) enum DocumentAnswer {
 
 enum Page {
     NotModified,
-    OverBudget(usize),
     Document { bytes: Vec<u8>, began: Timestamp, entity_tag: Option<String>, next: Option<Url> },
 }
 
 impl Request<'_> {
     /// Requests all pages. The parser of the pages checks that they belong to one environment at one time.
-    pub(super) async fn send(&self) -> Result<DocumentAnswer, Error> {
+    pub(super) async fn send(&self) -> Result<DocumentAnswer, Interrupted> {
         let mut progress = Progress::start(Instant::now());
         let first = self.page(&self.url, self.condition.as_ref(), 0, &mut progress).await?;
         let (first, began, entity_tag, mut next) = match first {
-            Page::NotModified if self.condition.is_none() => return Err(self.unasked()),
+            Page::NotModified if self.condition.is_none() => return Err(self.unasked().into()),
             Page::NotModified => return Ok(DocumentAnswer::NotModified),
-            Page::OverBudget(expected) => return Ok(DocumentAnswer::OverBudget(expected)),
             Page::Document { bytes, began, entity_tag, next } => (bytes, began, entity_tag, next),
         };
         // The tag of a page says nothing about the others.
@@ -91,11 +88,10 @@ impl Request<'_> {
         let mut seen = HashSet::from([digests.hash_one(&self.url)]);
         while let Some(url) = next {
             if seen.len() >= PAGES || !seen.insert(digests.hash_one(&url)) {
-                return Err(unavailable(self.origin, "its pages form a loop, or do not end"));
+                return Err(unavailable(self.origin, "its pages form a loop, or do not end").into());
             }
             let (page, after) = match self.page(&url, None, held, &mut progress).await? {
-                Page::NotModified => return Err(self.unasked()),
-                Page::OverBudget(expected) => return Ok(DocumentAnswer::OverBudget(expected)),
+                Page::NotModified => return Err(self.unasked().into()),
                 Page::Document { bytes, next, .. } => (bytes, next),
             };
             held = held.saturating_add(page.len());
@@ -120,7 +116,7 @@ impl Request<'_> {
         condition: Option<&(HeaderName, String)>,
         held: usize,
         progress: &mut Progress,
-    ) -> Result<Page, Error> {
+    ) -> Result<Page, Interrupted> {
         let mut request = self
             .client
             .get(url.clone())
@@ -135,16 +131,16 @@ impl Request<'_> {
         let response = timeout_at(deadline, request.send()).await.map_err(|_| self.too_slow(rate))?;
         let response = response.map_err(|error| explain(&error, self.origin, url))?;
         if size_of_headers(&response) > HEADERS {
-            return Err(Error::BodyTooLarge {
+            return Err(Interrupted::Failed(Error::BodyTooLarge {
                 what: "the answer's header",
                 limit: HEADERS,
                 remedy: "check that spec.source.flagsmith.apiUrl names Flagsmith's API",
-            });
+            }));
         }
         match response.status() {
             StatusCode::OK => {}
             StatusCode::NOT_MODIFIED => return Ok(Page::NotModified),
-            status => return Err(status_error(status, &response, self.origin, self.key)),
+            status => return Err(status_error(status, &response, self.origin, self.key).into()),
         }
         let began = validator::began(text(&response, &header::DATE), sent.elapsed(), Timestamp::now());
         let entity_tag = text(&response, &header::ETAG).filter(|tag| tag.len() <= ENTITY_TAG_MAX).map(str::to_owned);
@@ -152,13 +148,13 @@ impl Request<'_> {
         let limit = self.limit.saturating_sub(held);
         let grow_to = |bytes| self.reservation.grow_to(held.saturating_add(bytes));
         progress.start_page(Instant::now());
-        let bytes = match body::read(response, limit, progress, grow_to).await {
-            Ok(bytes) => bytes,
-            Err(Unread::OverBudget(OverBudget { needed })) => return Ok(Page::OverBudget(needed)),
-            Err(Unread::TooLarge(error)) => return Err(*error),
-            Err(Unread::TooSlow(rate)) => return Err(self.too_slow(rate)),
-            Err(Unread::Broken(problem)) => return Err(unavailable(self.origin, &problem)),
-        };
+        let read = body::read(response, limit, progress, grow_to).await;
+        let bytes = read.map_err(|unread| match unread {
+            Unread::OverBudget(over_budget) => over_budget.into(),
+            Unread::TooLarge(error) => Interrupted::Failed(*error),
+            Unread::TooSlow(rate) => self.too_slow(rate).into(),
+            Unread::Broken(problem) => unavailable(self.origin, &problem).into(),
+        })?;
         Ok(Page::Document { bytes, began, entity_tag, next })
     }
 

@@ -9,7 +9,7 @@ use super::{
     connect::Purpose,
     connector::Server,
     failure::{CHECK_PATH, explain, unavailable},
-    limiter::Rejection,
+    interrupted::Interrupted,
     pages::status_error,
 };
 use crate::api::Flagsmith;
@@ -52,14 +52,11 @@ impl Fetcher {
         uses: &BTreeMap<Arc<str>, u64>,
     ) -> Result<(), Unsent> {
         let server = self.server(&flagsmith.api_url, &PATH)?;
-        let admitted = self.admit(Purpose::Send, &server, namespace, flagsmith, key).await?;
+        let admitted = self.admit(Purpose::Send, &server, namespace, flagsmith, key).await;
         let Server { url, origin, .. } = server;
-        let rejected = |rejection| match rejection {
-            Rejection::Busy => unavailable(&origin, "other requests to the server take its places"),
-            Rejection::CircuitOpen { problem, .. } => unavailable(&origin, &problem),
-        };
-        let (key, client) = admitted.map_err(rejected)?;
-        let _permit = self.limiter.acquire(&origin, namespace).await.map_err(rejected)?;
+        let (key, client) = admitted.map_err(|interrupted| interrupted.error(&origin))?;
+        let permit = self.limiter.acquire(&origin, namespace).await;
+        let _permit = permit.map_err(|rejection| Interrupted::from(rejection).error(&origin))?;
         // Requests that wait hold no body.
         let body: BTreeMap<&str, u64> = uses.iter().map(|(flag, count)| (flag.as_ref(), *count)).collect();
         let body =

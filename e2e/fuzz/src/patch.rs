@@ -1,6 +1,6 @@
 //! Properties of a decision about a pod, which hold for every pod.
 
-use remora_operator::injection::{Config, Decision, Defaults, PodContext, Reason, decide, missing_sidecar};
+use remora_operator::injection::{Config, Decision, Defaults, PodContext, SkipReason, decide, missing_sidecar};
 use serde_json::Value;
 
 use crate::assert_printable;
@@ -37,7 +37,7 @@ pub(crate) fn assert_applies_once(pod: &Value, context: &PodContext<'_>) {
     assert_eq!(is_missing, !has_sidecar(pod), "the auditor and the webhook do not agree");
     assert!(missing_sidecar(&patched, context, OWN_NAMESPACE).is_none());
     let again = decide(&patched, context, &config());
-    assert!(matches!(again, Decision::Skip(Reason::AlreadyInjected)), "{again:?}");
+    assert!(matches!(again, Decision::Skip(SkipReason::AlreadyInjected)), "{again:?}");
 }
 
 fn has_sidecar(pod: &Value) -> bool {

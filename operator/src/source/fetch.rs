@@ -339,19 +339,16 @@ impl Fetcher {
 
     /// Records the outcome for other fetches from this server, which need not repeat an attempt that just failed.
     fn record(&self, origin: &Origin, namespace: &str, answer: &mut Result<DocumentAnswer, Interrupted>) {
-        match answer {
-            Err(Interrupted::Failed(Error::UpstreamUnavailable {
-                problem,
-                fault: Fault::Connection,
-                retry_after,
-                ..
-            })) => {
+        let failure = match answer {
+            Err(Interrupted::Failed(error)) => Some(&mut **error),
+            Err(Interrupted::Rejected(_) | Interrupted::OverBudget(_)) | Ok(_) => None,
+        };
+        match failure {
+            Some(Error::UpstreamUnavailable { problem, fault: Fault::Connection, retry_after, .. }) => {
                 let pause = self.limiter.record_unreachable(origin, problem);
                 *retry_after = retry_after.or(pause);
             }
-            Err(Interrupted::Failed(Error::UpstreamUnavailable {
-                problem, fault: Fault::Server, retry_after, ..
-            })) => {
+            Some(Error::UpstreamUnavailable { problem, fault: Fault::Server, retry_after, .. }) => {
                 let pause = self.limiter.record_error(origin, namespace, problem);
                 *retry_after = retry_after.or(pause);
             }

@@ -17,7 +17,7 @@ pub(super) enum Interrupted {
     /// The memory budget has no room for the document at the moment.
     OverBudget(OverBudget),
     /// The request failed.
-    Failed(Error),
+    Failed(Box<Error>),
 }
 
 impl From<Rejection> for Interrupted {
@@ -34,7 +34,7 @@ impl From<OverBudget> for Interrupted {
 
 impl From<Error> for Interrupted {
     fn from(error: Error) -> Self {
-        Self::Failed(error)
+        Self::Failed(Box::new(error))
     }
 }
 
@@ -50,7 +50,7 @@ impl Interrupted {
                 retry_after: Some(wait),
             }),
             Self::OverBudget(OverBudget { needed }) => Ok(Fetched::OverBudget { expected: needed }),
-            Self::Failed(error) => Err(error),
+            Self::Failed(error) => Err(*error),
         }
     }
 
@@ -60,7 +60,7 @@ impl Interrupted {
             Self::Rejected(Rejection::Busy) => unavailable(origin, "other requests to the server take its places"),
             Self::Rejected(Rejection::CircuitOpen { problem, .. }) => unavailable(origin, &problem),
             Self::OverBudget(_) => unavailable(origin, "the memory for answers is used up"),
-            Self::Failed(error) => error,
+            Self::Failed(error) => *error,
         }
     }
 }

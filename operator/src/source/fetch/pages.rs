@@ -131,11 +131,8 @@ impl Request<'_> {
         let response = timeout_at(deadline, request.send()).await.map_err(|_| self.too_slow(rate))?;
         let response = response.map_err(|error| explain(&error, self.origin, url))?;
         if size_of_headers(&response) > HEADERS {
-            return Err(Interrupted::Failed(Error::BodyTooLarge {
-                what: "the answer's header",
-                limit: HEADERS,
-                remedy: "check that spec.source.flagsmith.apiUrl names Flagsmith's API",
-            }));
+            let remedy = "check that spec.source.flagsmith.apiUrl names Flagsmith's API";
+            return Err(Error::BodyTooLarge { what: "the answer's header", limit: HEADERS, remedy }.into());
         }
         match response.status() {
             StatusCode::OK => {}
@@ -151,7 +148,7 @@ impl Request<'_> {
         let read = body::read(response, limit, progress, grow_to).await;
         let bytes = read.map_err(|unread| match unread {
             Unread::OverBudget(over_budget) => over_budget.into(),
-            Unread::TooLarge(error) => Interrupted::Failed(*error),
+            Unread::TooLarge(error) => Interrupted::Failed(error),
             Unread::TooSlow(rate) => self.too_slow(rate).into(),
             Unread::Broken(problem) => unavailable(self.origin, &problem).into(),
         })?;

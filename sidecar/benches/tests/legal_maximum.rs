@@ -24,7 +24,8 @@ use remora_bench::request::to;
 use remora_operator::api::names::EnvironmentName;
 use remora_operator::api::{ObjectKind, Revision};
 use remora_operator::injection::{Layout, Size, Slots};
-use remora_operator::publish::{Destination, File, Owner, Publisher, Snapshot, WriteCache};
+use remora_operator::memory::Memory;
+use remora_operator::publish::{Destination, File, Owner, Permits, Publisher, Snapshot, WriteCache};
 use remora_sidecar::{Options, Server};
 use remora_snapshot::files;
 use remora_snapshot::{RequestState, Role};
@@ -81,7 +82,8 @@ async fn publish(snapshot: &Snapshot, environment: &EnvironmentName) -> Cluster 
     };
     let destination =
         Destination { owner, object_kind: ObjectKind::ConfigMap, may_have_other_kind: false, has_unfinished: false };
-    let publisher = Publisher::new(cluster.client(), objects, Duration::MAX);
+    let publisher =
+        Publisher::new(cluster.client(), objects, Duration::MAX, Permits::default(), Memory::new(usize::MAX));
     let published = publisher.publish(&destination, snapshot, None, &mut WriteCache::default()).await.unwrap();
     assert_eq!(published.objects.len(), snapshot.overrides_files() + snapshot.core_parts() + 1);
     cluster

@@ -605,6 +605,39 @@ fn identity_value_of_hidden_features_stays_within_budget() {
 }
 
 #[test]
+fn flags_read_without_budget_keep_their_overrides() {
+    let mut environment = overridden(4, true, "mine");
+    // The identity overrides the first flag only.
+    environment.identity_overrides[0].flags.truncate(1);
+    // To read and to search this value takes most of the budget.
+    environment.features[2].default.value = format!("\"{}\"", "x".repeat(900_000));
+    let set = model::Property { name: Some("set".to_owned()), derivation: model::Derivation::Plain };
+    let of_flags = [0, 1].map(|feature| member_of_flag(feature, model::FlagField::Enabled));
+    environment.properties = [set, member_of_flag(2, model::FlagField::Value)].into_iter().chain(of_flags).collect();
+    let matching = asking(0, model::Test::IsSet, 1);
+    let costly = |feature| ["y", "z"].map(|text| asking(1, contains(text), feature)).into_iter();
+    let reading = [2, 3].map(|property| asking(property, model::Test::IsNotSet, 3)).into_iter();
+    for segments in [
+        // The flags are read after the budget is used up,
+        [matching.clone()].into_iter().chain(costly(3)).chain(reading.clone()).collect(),
+        // or the first reading uses it up before the matching segment is reached.
+        reading.rev().chain(costly(1)).chain([matching]).collect(),
+    ] {
+        environment.segments = segments;
+        let snapshot = snapshot_of(&environment);
+        let (mut request, mut out) = (RequestState::default(), Vec::new());
+        request.clear();
+        snapshot.identify(&mut request, "i");
+        snapshot.set_trait(&mut request, "set", TraitValue::Bool(true));
+        snapshot.write_flags(&mut request, Role::Server, &mut out);
+        assert!(snapshot.overrun(&request).is_some());
+        let answer = String::from_utf8(out).unwrap();
+        let found = ["\"mine\"", "\"segment\""].map(|value| answer.matches(value).count());
+        assert_eq!(found, [1, 1]);
+    }
+}
+
+#[test]
 fn names_in_one_bucket_stay_within_budget() {
     let mut core = Core::with_features(1);
     slots(&mut core, &["t"]);

@@ -1,5 +1,5 @@
-//! Tests that the program stays within the default memory limit of a sidecar under all kinds of abuse at once. Needs
-//! root for the limit, and is reported as not run without it.
+//! Tests that the program stays within the default memory limit of a sidecar under all kinds of abuse at once, and what
+//! stalled requests hold. The limit needs root: without it, the first test is reported as not run.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
@@ -12,7 +12,7 @@ use support::cgroup::Cgroup;
 use support::client::{Connection, request};
 use support::environment::{CLIENT_KEY, environment};
 use support::flood::Flood;
-use support::program::{Program, sidecar_by};
+use support::program::{Program, sidecar, sidecar_by};
 use support::server::await_condition;
 use support::volume::Directory;
 
@@ -111,4 +111,34 @@ fn sidecar_under_abuse_stays_within_its_default_limit_and_gives_memory_back() {
     assert!(peak < DEFAULT_LIMIT, "{peak}");
     await_condition("memory comes back", || cgroup.usage() <= MAX_LEFT);
     assert!(program.terminate().success());
+}
+
+#[test]
+fn stalled_bodies_hold_no_buffers_of_answers() {
+    const STALLED: usize = 100;
+    const VALUE: usize = 200_000;
+    let mut snapshot = environment("shop", CLIENT_KEY, 1);
+    snapshot.features[0].default.value = format!("\"{}\"", "x".repeat(VALUE));
+    let directory = Directory::new();
+    directory.volume("shop").publish_written(&remora_snapshot::write(&snapshot, 1_000_000).unwrap());
+    let program = Program::start(sidecar(directory.path()));
+    let mut fetching = program.connect();
+    let mut fetch = || {
+        let answer = fetching.request("POST", IDENTITIES, &CLIENT, Some(br#"{"identifier":"x"}"#)).unwrap();
+        assert!(answer.status == 200 && answer.bytes.len() > VALUE, "{:.200}", answer.body);
+    };
+    (0..10).for_each(|_| fetch());
+    let before = program.memory("VmRSS");
+    let part = request("POST", IDENTITIES, &CLIENT, Some(b"{}"));
+    // Before each request, the buffer of the last answer is free.
+    let stalled: Vec<Connection> = (0..STALLED)
+        .map(|_| {
+            let mut stalled = program.connect();
+            stalled.send(&part[..part.len() - 1]).unwrap();
+            fetch();
+            stalled
+        })
+        .collect();
+    let held = program.memory("VmRSS").saturating_sub(before);
+    assert!(held < (STALLED * VALUE / 2) as u64, "{} connections hold {held} bytes", stalled.len());
 }

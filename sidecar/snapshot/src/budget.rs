@@ -154,8 +154,8 @@ impl StepBudget {
 }
 
 /// Counts work in tests, apart from the budget: visits of rows (a step of a search visits
-/// its instruction), bytes that automata read, and characters of compared names. The
-/// counts belong to the thread of the test.
+/// its instruction), bytes that automata read, bytes of hashed values, and characters of
+/// compared names. The counts belong to the thread of the test.
 #[cfg(test)]
 pub(crate) mod work {
     use std::cell::Cell;

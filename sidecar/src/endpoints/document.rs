@@ -47,11 +47,16 @@ pub(super) fn answer(document: &Arc<Document>, parts: &Parts, inflate_slots: &In
 /// True if the client has this content already, by its entity tag or, without one, by its date.
 fn is_known(document: &Document, headers: &HeaderMap) -> bool {
     if headers.contains_key(IF_NONE_MATCH) {
-        let names = |tag: &str| headers.get_all(IF_NONE_MATCH).iter().any(|header| matches_tag(header.as_bytes(), tag));
-        return names(document.stored_tag()) || names(document.inflated_tag());
+        return headers.get_all(IF_NONE_MATCH).iter().map(HeaderValue::as_bytes).any(|header| {
+            let names = |tag: &str| matches_tag(header, tag);
+            // The asterisk stands for any content (RFC 9110, 13.1.2).
+            header == b"*" || names(document.stored_tag()) || names(document.inflated_tag())
+        });
     }
     let since = headers.get(IF_MODIFIED_SINCE).and_then(|since| httpdate::parse_http_date(since.to_str().ok()?).ok());
-    since.is_some_and(|since| since_epoch(since) >= document.modified())
+    // A later date is not enough: if the clock was set back before this process started, an earlier process may have
+    // stated it for another content.
+    since.is_some_and(|since| since_epoch(since) == document.modified())
 }
 
 /// True if the client accepts gzip.

@@ -66,7 +66,7 @@ impl Document {
         let content = snapshot.document(files)?;
         let now = Duration::from_secs(since_epoch(now).as_secs());
         let (modified, copy) = match previous {
-            Some(previous) if previous.name() == content.name() => (previous.modified, Arc::clone(&previous.copy)),
+            Some(previous) if previous.states(&content) => (previous.modified, Arc::clone(&previous.copy)),
             other => {
                 if !Inflater::default().yields_all(&content) {
                     return Err(DocumentError::Broken(content.length()));
@@ -78,6 +78,11 @@ impl Document {
         let name = content.name();
         let tags = Tags { stored: format!("\"{name:016x}-gzip\""), inflated: format!("\"{name:016x}\"") };
         Ok(Document { content, tags, modified, copy })
+    }
+
+    /// True if `content` has the same compressed bytes, and declares the same length: the name covers only the bytes.
+    fn states(&self, content: &remora_snapshot::Document<Region>) -> bool {
+        self.content.name() == content.name() && self.content.length() == content.length()
     }
 
     /// Hash that identifies the content.

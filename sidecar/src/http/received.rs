@@ -4,14 +4,13 @@ use bytes::Bytes;
 use http_body::SizeHint;
 use memmap2::MmapMut;
 
-use crate::http::body::Buffer;
 use crate::http::budget::Reservation;
 
 /// Largest size of a body in bytes.
 pub(crate) const MAX_BODY: usize = 1024 * 1024;
 /// Size in bytes up to which a body is received without a reservation in the budget.
 const SMALL: usize = 4 * 1024;
-/// Size in bytes up to which a body is collected in a reusable buffer.
+/// Size in bytes up to which a body is collected on the heap.
 const MAX_COLLECTED: usize = 64 * 1024;
 
 /// A body, and its reservation in the budget of bytes in flight.
@@ -31,8 +30,9 @@ enum Content {
     Nothing,
     /// One portion, in the connection's buffer.
     Once(Bytes),
-    /// Several portions, copied into one buffer.
-    Collected(Buffer),
+    /// Several portions, copied into memory of their own. A buffer of the pool for answers could have a hundred times
+    /// the size of the body, and a client decides how long the body takes.
+    Collected(Vec<u8>),
     /// A body larger than [`MAX_COLLECTED`], and its length. The memory of its own mapping returns to the system after
     /// the request; that of the heap would not.
     Large(MmapMut, usize),
@@ -44,7 +44,7 @@ impl Received {
         match &self.content {
             Content::Nothing => &[],
             Content::Once(bytes) => bytes,
-            Content::Collected(buffer) => buffer.as_ref(),
+            Content::Collected(bytes) => bytes,
             Content::Large(memory, length) => memory.get(..*length).unwrap_or_default(),
         }
     }
@@ -75,9 +75,7 @@ impl Received {
     /// Copies the body out of the connection's buffer, because the rest may take long to arrive.
     pub(crate) fn keep(&mut self) {
         if let Content::Once(bytes) = &self.content {
-            let mut buffer = Buffer::take();
-            buffer.bytes().extend_from_slice(bytes);
-            self.content = Content::Collected(buffer);
+            self.content = Content::Collected(bytes.to_vec());
         }
     }
 
@@ -95,12 +93,14 @@ impl Received {
             reservation.touch();
         }
         match &mut self.content {
-            Content::Collected(buffer) if self.reserved <= MAX_COLLECTED => {
-                buffer.bytes().extend_from_slice(&bytes);
+            Content::Collected(collected) if self.reserved <= MAX_COLLECTED => {
+                // The budget counts the reserved bytes, and the capacity must not exceed them.
+                collected.reserve_exact(self.reserved.saturating_sub(collected.len()));
+                collected.extend_from_slice(&bytes);
             }
-            Content::Collected(buffer) => {
+            Content::Collected(collected) => {
                 let mut memory = MmapMut::map_anon(MAX_BODY)?;
-                let length = put(&mut memory, 0, buffer.as_ref());
+                let length = put(&mut memory, 0, collected);
                 let length = put(&mut memory, length, &bytes);
                 self.content = Content::Large(memory, length);
             }
@@ -126,6 +126,20 @@ mod tests {
     use http_body_util::{BodyExt as _, Full};
 
     use super::*;
+    use crate::http::body::Buffer;
+
+    #[test]
+    fn body_in_portions_leaves_large_buffers_to_answers() {
+        let large = 200_000;
+        let mut answer = Buffer::take();
+        answer.bytes().reserve_exact(large);
+        drop(answer);
+        let mut stalled = Received::default();
+        stalled.add(Bytes::from_static(b"{")).unwrap();
+        stalled.keep();
+        assert_eq!(stalled.bytes(), b"{");
+        assert!(Buffer::take().bytes().capacity() >= large);
+    }
 
     #[tokio::test]
     async fn received_portion_is_expected_once() {

@@ -1,8 +1,9 @@
 //! A page that takes long to render, which requests share.
 //!
 //! One thread answers all requests, and other pods reach the admin port: clients that request such a page again and
-//! again must not delay the application's answers. So a page is rendered at most once in [`PAUSE`]. A request that
-//! comes sooner waits, and one rendering answers all requests that wait for it. No answer is older than its request.
+//! again must not delay the application's answers. So a page is rendered at most once in [`PAUSE`], and after a rendering
+//! that took long, the pause is [`PAUSES`] times as long as the rendering. A request that comes sooner waits, and one
+//! rendering answers all requests that wait for it. No answer is older than its request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,17 +15,22 @@ use tokio::time::{Sleep, sleep};
 use crate::http::body::Buffer;
 use crate::lock::Lock;
 
-/// Shortest time between the beginnings of two renderings of a page. A rendering with 2,000 used flags takes about a
-/// millisecond.
+/// Shortest time between the end of a rendering of a page and the beginning of the next one. A rendering with 2,000 used
+/// flags takes about a millisecond.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The same time as a multiple of the time that the rendering took.
+const PAUSES: u32 = 10;
+/// Longest time between two renderings. It is shorter than the time that a request of the admin port may take.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// A page, and its latest rendering, which is kept for [`PAUSE`].
+/// A page, and its latest rendering, which is kept until the page may be rendered again.
 #[derive(Debug, Default)]
 pub(crate) struct SharedPage(Arc<Lock<Option<Rendering>>>);
 
 #[derive(Debug)]
 struct Rendering {
     began: Instant,
+    ended: Instant,
     text: Vec<u8>,
 }
 
@@ -58,20 +64,20 @@ impl SharedPage {
             return Poll::Ready(rendering.copy());
         }
         loop {
-            let rest = |rendering: &Rendering| PAUSE.saturating_sub(rendering.began.elapsed());
-            let rest = latest.as_ref().map(rest).unwrap_or_default();
+            let rest = latest.as_ref().map(Rendering::rest).unwrap_or_default();
             if rest.is_zero() {
                 break;
             }
             ready!(request.timer.insert(Box::pin(sleep(rest))).as_mut().poll(cx));
         }
-        let rendering = Rendering { began: Instant::now(), text: render() };
-        let (began, buffer) = (rendering.began, rendering.copy());
+        let (began, text) = (Instant::now(), render());
+        let rendering = Rendering { began, ended: Instant::now(), text };
+        let (pause, buffer) = (rendering.pause(), rendering.copy());
         *latest = Some(rendering);
         drop(latest);
         let page = Arc::clone(&self.0);
         tokio::spawn(async move {
-            sleep(PAUSE).await;
+            sleep(pause).await;
             let mut latest = page.lock();
             if latest.as_ref().is_some_and(|rendering| rendering.began == began) {
                 *latest = None;
@@ -82,6 +88,16 @@ impl SharedPage {
 }
 
 impl Rendering {
+    /// Time after the end of this rendering for which there is no other.
+    fn pause(&self) -> Duration {
+        (self.ended.duration_since(self.began) * PAUSES).clamp(PAUSE, MAX_PAUSE)
+    }
+
+    /// Time until the page may be rendered again.
+    fn rest(&self) -> Duration {
+        self.pause().saturating_sub(self.ended.elapsed())
+    }
+
     /// Copies the page into a buffer, which counts in the budget of answers.
     fn copy(&self) -> Buffer {
         let mut buffer = Buffer::take();
@@ -117,6 +133,25 @@ mod tests {
         // The second rendering began before this request arrived.
         assert_eq!(ask(Waiting::new()).await, 3);
         assert!(began.elapsed() >= 2 * PAUSE, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn page_that_takes_long_is_rendered_for_a_tenth_of_the_time() {
+        let (page, times) = (SharedPage::default(), Cell::new(None));
+        let render = || {
+            let began = Instant::now();
+            std::thread::sleep(PAUSE / 2);
+            times.set(Some((began, Instant::now())));
+            Vec::new()
+        };
+        let ask = async || {
+            let mut request = Waiting::new();
+            poll_fn(|cx| page.poll(&mut request, cx, render)).await;
+            times.get().unwrap()
+        };
+        let (began, ended) = ask().await;
+        let (again, _) = ask().await;
+        assert!(again - ended >= ((ended - began) * PAUSES).min(MAX_PAUSE), "{:?}", again - ended);
     }
 
     #[tokio::test]

@@ -16,8 +16,10 @@ use crate::format::layout::{
     Operator, Pattern, PatternPredicate, PercentageRule, PreparedAnswer, RANKS, READS_FLAG, REJECT, Section, Segment,
     SegmentBlock, SegmentOverride, Slot, Split, TraitName, UNSERVED, Variant, Word,
 };
+use crate::format::model;
 use crate::regex::backtrack::{self, Case, Instruction as Step};
 use crate::values::{hash::NameKey, rows::Span};
+use crate::write;
 use forged::Core;
 
 /// Length of a text as long as a request body.
@@ -527,6 +529,112 @@ fn flags_that_read_each_other_stay_within_budget() {
     }
     core.put(Section::Features, &features);
     assert!(asked("flags", &core.read(), "i", &[]));
+}
+
+/// Returns an environment with this many features, and one override of all of them by the identity `i`.
+fn overridden(features: usize, served: bool, value: &str) -> model::Environment {
+    let default = model::Context { enabled: true, value: "null".to_owned(), split: None };
+    let feature = |number: usize| model::Feature {
+        id: number as i64,
+        name: format!("f{number}"),
+        kind: "STANDARD".to_owned(),
+        served,
+        server_only: false,
+        default: default.clone(),
+    };
+    let flag = |number: usize| model::IdentityFlag {
+        feature: number as i64,
+        enabled: true,
+        value: format!("\"{value}\""),
+        variant: None,
+    };
+    let flags = (0..features).map(flag).collect();
+    model::Environment {
+        client_key: "key".to_owned(),
+        features: (0..features).map(feature).collect(),
+        identity_overrides: vec![model::IdentityOverride { identifier: "i".to_owned(), flags }],
+        ..model::Environment::default()
+    }
+}
+
+/// Returns a segment with one condition, which overrides one feature.
+fn asking(property: usize, test: model::Test, feature: usize) -> model::Segment {
+    let conditions = vec![model::Condition { property, test }];
+    let context = model::Context { enabled: true, value: "\"segment\"".to_owned(), split: None };
+    model::Segment {
+        id: "1".to_owned(),
+        name: "segment".to_owned(),
+        rules: vec![model::Rule { junction: model::Junction::All, conditions, rules: Vec::new() }],
+        overrides: vec![model::Override { feature, priority: None, context }],
+        identity_free: false,
+    }
+}
+
+fn contains(text: &str) -> model::Test {
+    model::Test::Contains(model::Comparand { text: text.to_owned(), ..model::Comparand::default() })
+}
+
+fn member_of_flag(feature: usize, field: model::FlagField) -> model::Property {
+    model::Property { name: None, derivation: model::Derivation::Flag { feature, field } }
+}
+
+fn snapshot_of(environment: &model::Environment) -> Snapshot<Vec<u8>> {
+    Snapshot::read(write(environment, usize::MAX).unwrap().files.swap_remove(0).bytes).unwrap()
+}
+
+#[test]
+fn identity_value_that_all_segments_read_stays_within_budget() {
+    let mut environment = overridden(2, true, &"x".repeat(300_000));
+    environment.properties = vec![member_of_flag(0, model::FlagField::Value)];
+    environment.segments = (0..200).map(|number| asking(0, contains(&format!("y{number}")), 1)).collect();
+    assert!(asked("identity value", &snapshot_of(&environment), "i", &[]));
+}
+
+#[test]
+fn identity_value_of_hidden_features_stays_within_budget() {
+    let snapshot = snapshot_of(&overridden(1_000, false, &"x".repeat(50_000)));
+    assert!(snapshot.bytes() < 1_000_000, "the value is stored once");
+    asked("hidden features", &snapshot, "i", &[]);
+    let (mut request, mut out) = (RequestState::default(), Vec::new());
+    request.clear();
+    snapshot.identify(&mut request, "i");
+    work::take();
+    assert_eq!(snapshot.write_first_flag(&mut request, Role::Server, &mut out), None);
+    let (done, most) = (work::take(), most_work(&snapshot));
+    assert!(done <= most, "{done} units of work, at most {most} are expected");
+}
+
+#[test]
+fn flags_read_without_budget_keep_their_overrides() {
+    let mut environment = overridden(4, true, "mine");
+    // The identity overrides the first flag only.
+    environment.identity_overrides[0].flags.truncate(1);
+    // To read and to search this value takes most of the budget.
+    environment.features[2].default.value = format!("\"{}\"", "x".repeat(900_000));
+    let set = model::Property { name: Some("set".to_owned()), derivation: model::Derivation::Plain };
+    let of_flags = [0, 1].map(|feature| member_of_flag(feature, model::FlagField::Enabled));
+    environment.properties = [set, member_of_flag(2, model::FlagField::Value)].into_iter().chain(of_flags).collect();
+    let matching = asking(0, model::Test::IsSet, 1);
+    let costly = |feature| ["y", "z"].map(|text| asking(1, contains(text), feature)).into_iter();
+    let reading = [2, 3].map(|property| asking(property, model::Test::IsNotSet, 3)).into_iter();
+    for segments in [
+        // The flags are read after the budget is used up,
+        [matching.clone()].into_iter().chain(costly(3)).chain(reading.clone()).collect(),
+        // or the first reading uses it up before the matching segment is reached.
+        reading.rev().chain(costly(1)).chain([matching]).collect(),
+    ] {
+        environment.segments = segments;
+        let snapshot = snapshot_of(&environment);
+        let (mut request, mut out) = (RequestState::default(), Vec::new());
+        request.clear();
+        snapshot.identify(&mut request, "i");
+        snapshot.set_trait(&mut request, "set", TraitValue::Bool(true));
+        snapshot.write_flags(&mut request, Role::Server, &mut out);
+        assert!(snapshot.overrun(&request).is_some());
+        let answer = String::from_utf8(out).unwrap();
+        let found = ["\"mine\"", "\"segment\""].map(|value| answer.matches(value).count());
+        assert_eq!(found, [1, 1]);
+    }
 }
 
 #[test]

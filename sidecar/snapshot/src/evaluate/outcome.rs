@@ -25,8 +25,8 @@ pub(crate) struct Outcome<'a> {
     /// Value as JSON.
     pub(crate) value: &'a [u8],
     pub(crate) split: Bucket<'a>,
-    /// See [`digest_of`].
-    pub(crate) digest: u64,
+    /// See [`digest_of`]. `None` if it is not stored: it is then computed for a flag that is written.
+    digest: Option<u64>,
     /// Row of the segment that decided.
     pub(crate) segment: Option<u32>,
     cyclic: bool,
@@ -55,7 +55,7 @@ impl<'a> Outcome<'a> {
             enabled: false,
             value: b"null",
             split: Bucket::None,
-            digest: 0,
+            digest: None,
             segment: None,
             cyclic: resolution.is_cyclic(number),
             unsplit: false,
@@ -74,26 +74,24 @@ impl<'a> Outcome<'a> {
                 outcome.enabled = item.value_length & ENABLED != 0;
                 outcome.value =
                     Span { start: item.value, length: item.value_length & LENGTH_MASK }.of(identity_override.blob);
-                outcome.digest = digest_of(feature.id, outcome.enabled, outcome.value);
                 if item.value_length & HAS_VARIANT != 0 {
                     outcome.split = identity_override.variant(row + 1);
-                }
-                if outcome.has_experiment {
-                    outcome.digest = outcome.digest_with_experiment(view);
                 }
                 return Some(outcome);
             }
         };
         outcome.enabled = state.is_enabled();
         outcome.value = state.value(view.blob);
-        outcome.digest = state.digest;
+        outcome.digest = Some(state.digest);
         if state.split != 0 {
             outcome.unsplit = !context.is_identified;
             if context.is_identified {
                 let place = if winner == Winner::Default { places.place(view, number) } else { None };
                 let (bucket, chosen) = bucket(evaluation, context, state, place);
                 outcome.split = bucket;
-                (outcome.value, outcome.digest) = chosen.unwrap_or((outcome.value, outcome.digest));
+                if let Some((value, digest)) = chosen {
+                    (outcome.value, outcome.digest) = (value, Some(digest));
+                }
             }
         }
         Some(outcome)
@@ -110,8 +108,19 @@ impl<'a> Outcome<'a> {
         }
         self.cyclic = false;
         self.has_experiment = false;
-        self.digest = digest_of(self.feature.id, self.enabled, self.value);
+        self.digest = None;
         self
+    }
+
+    /// Returns the digest of the flag, and may hash the whole value for it. Only a flag that is written needs it: then
+    /// the work is no more than that of writing the value.
+    #[inline(always)]
+    pub(crate) fn digest(&self, view: &View<'_>) -> u64 {
+        match self.digest {
+            Some(digest) => digest,
+            None if self.has_experiment => self.digest_with_experiment(view),
+            None => digest_of(self.feature.id, self.enabled, self.value),
+        }
     }
 
     /// Returns an upper bound for the length in bytes of any text that a condition can read from the result.

@@ -89,6 +89,11 @@ impl Resolution {
         }
     }
 
+    /// Ends the resolution that was started last, without a result.
+    pub(super) fn abandon(&mut self) {
+        self.resolving.pop();
+    }
+
     /// Adds the overrides of a feature, sorted by segment and rank. Returns the number of the first.
     pub(super) fn push_overrides(&mut self, overrides: impl Iterator<Item = (u32, u16)>) -> usize {
         let start = self.overrides.len();

@@ -22,14 +22,22 @@ pub(super) struct Resolver<'r, 'a> {
 impl Flags for Resolver<'_, '_> {
     #[inline(never)]
     fn read(&mut self, context: &mut EvaluationContext, scratch: &mut Scratch, slot: u16) -> Value {
-        let view = self.evaluation.view();
+        let (view, budget) = (self.evaluation.view(), self.evaluation.budget());
+        // The segment that reads the flag stays undecided, whatever the flag is.
+        if !budget.spend(0) {
+            return Value::Null;
+        }
         let Some(slot) = view.slots().get(u32::from(slot)).filter(|slot| slot.derivation == FLAG) else {
             return Value::Null;
         };
         let feature = slot.argument & 0x00ff_ffff;
-        if self.resolution.result(feature).is_none() && self.resolution.start(feature, self.evaluation.budget()) {
+        if self.resolution.result(feature).is_none() && self.resolution.start(feature, budget) {
             let winner = self.strongest(context, scratch, feature);
-            self.resolution.end(feature, winner);
+            // A result is final, and this one may lack overrides that apply: it was found without a budget.
+            match budget.spend(0) {
+                true => self.resolution.end(feature, winner),
+                false => self.resolution.abandon(),
+            }
         }
         let Some(winner) = self.resolution.result(feature) else { return Value::Null };
         // No place in a split is known yet: splits of defaults are hashed after all segments are matched.
@@ -37,7 +45,7 @@ impl Flags for Resolver<'_, '_> {
         let outcome = Outcome::of(self.evaluation, context, self.resolution, &places, feature, winner);
         let Some(outcome) = outcome else { return Value::Null };
         // The value is copied, so its length is charged.
-        if !self.evaluation.budget().scan(LOOK_UPS + outcome.length(view)) {
+        if !budget.scan(LOOK_UPS + outcome.length(view)) {
             return Value::Null;
         }
         member(view, context, &outcome, slot.argument >> 24)

@@ -70,7 +70,7 @@ pub(crate) fn write_overridden_array(
             outcome = outcome.overridden(own);
         }
         if out.len() <= MAX_ANSWER && visibility.sees(&outcome.feature, outcome.enabled) {
-            digest = digest.wrapping_add(outcome.digest);
+            digest = digest.wrapping_add(outcome.digest(view));
             write_object(view, &outcome, out);
         }
     }
@@ -88,7 +88,7 @@ pub(crate) fn write_item(view: &View<'_>, outcome: Option<Outcome<'_>>, role: Ro
         Some(outcome) if outcome.is_visible(view, role) => {
             write_object(view, &outcome, out);
             out.pop(); // nothing follows the object
-            outcome.digest
+            outcome.digest(view)
         }
         _ => 0,
     }
@@ -222,7 +222,7 @@ impl Array<'_> {
             && visibility.sees(&feature, outcome.enabled)
         {
             write_object(view, &outcome, self.go_on(Last::Comma));
-            digest = outcome.digest;
+            digest = outcome.digest(view);
         }
         self.digest = self.digest.wrapping_add(digest).wrapping_sub(default_digest(view, visibility, &feature));
     }

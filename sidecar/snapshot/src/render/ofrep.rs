@@ -130,7 +130,7 @@ fn write_all<'a>(
                 out.push(b',');
             }
             write(&decisions.evaluation, options, &outcome, by, out);
-            digest = digest.wrapping_add(outcome.digest);
+            digest = digest.wrapping_add(outcome.digest(view));
         }
     }
     digest

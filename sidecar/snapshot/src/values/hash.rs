@@ -84,6 +84,8 @@ pub(crate) fn checksum(bytes: &[u8]) -> [u8; 16] {
 /// Returns the digest of a flag: 64 bits of a hash over its id, its state and its value. The sum of digests over an
 /// answer identifies the flags that an identity got. Requests add up the differences to the defaults.
 pub(crate) fn digest_of(feature: i64, enabled: bool, value: &[u8]) -> u64 {
+    #[cfg(test)]
+    crate::budget::work::add(value.len());
     let mut hasher = SipHasher13::new();
     hasher.write(&feature.to_le_bytes());
     hasher.write(&[u8::from(enabled)]);

@@ -39,15 +39,19 @@ fn document_after(value: &str, previous: Option<&Document>) -> Arc<Document> {
         ..remora_compile::Options::default()
     };
     let compiled = remora_compile::compile_to_files_of(1_000_000, &pruned, &options).unwrap();
-    let region = |bytes: &[u8]| {
-        let mut map = MmapMut::map_anon(bytes.len()).unwrap();
-        map.copy_from_slice(bytes);
+    Arc::new(read(&compiled.files, previous).unwrap())
+}
+
+/// Reads the document of an environment's files, of which the first is the core.
+fn read(files: &[remora_compile::File], previous: Option<&Document>) -> Result<Document, DocumentError> {
+    let region = |file: &remora_compile::File| {
+        let mut map = MmapMut::map_anon(file.bytes.len()).unwrap();
+        map.copy_from_slice(&file.bytes);
         Region::from(map.make_read_only().unwrap())
     };
-    let snapshot = Snapshot::read(region(&compiled.files[0].bytes)).unwrap();
-    let files = compiled.files.iter().filter(|file| file.name.starts_with("document"));
-    let files = files.map(|file| region(&file.bytes)).collect();
-    Arc::new(Document::read(files, &snapshot, previous, SystemTime::now()).unwrap())
+    let snapshot = Snapshot::read(region(&files[0])).unwrap();
+    let files = files.iter().filter(|file| file.name.starts_with("document")).map(region).collect();
+    Document::read(files, &snapshot, previous, SystemTime::now())
 }
 
 fn inflated(document: &Arc<Document>, limits: &CopyLimits) -> Delivery {
@@ -224,4 +228,22 @@ async fn document_read_again_keeps_the_copy_of_equal_content() {
     assert!(document_after("a", Some(&other)).copy.is_absent());
     drop((again, copy));
     until(|| limits.places() == 2).await;
+}
+
+#[test]
+fn document_with_equal_bytes_and_another_length_is_refused() {
+    use remora_snapshot::model::{Compressed, Environment};
+    let first = document("a");
+    let ranges =
+        first.files().iter().enumerate().map(|(number, file)| &file.as_ref()[first.content.range(number).unwrap()]);
+    let gzip = ranges.collect::<Vec<_>>().concat();
+    let again = |length| {
+        let document = Some(Compressed { gzip: gzip.clone(), length });
+        let environment = Environment { client_key: "client".to_owned(), document, ..Environment::default() };
+        read(&remora_snapshot::write(&environment, 1_000_000).unwrap().files, Some(&first))
+    };
+    let length = first.content.length();
+    assert_eq!(again(length).unwrap().modified, first.modified);
+    // A gzip stream has the lower 32 bits of the length.
+    assert!(matches!(again(length + (1 << 32)), Err(DocumentError::Broken(_))));
 }

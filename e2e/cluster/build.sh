@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 . ./env.sh
 . ./say.sh
+[ "$PWD" = "$REMORA_BUILD_SOURCE" ] || exec "$REMORA_BUILD_SOURCE/build.sh" # KUBERNETES names another version
 
 [ ! -e "$REMORA_BUILD/complete" ] || exit 0
 command -v go >/dev/null || fail "the local cluster is built with Go 1.24 or later, and there is no 'go' on PATH"

@@ -17,6 +17,8 @@ use crate::lock::Lock;
 
 /// Number of features whose counts are kept after a snapshot without them is served, in case that they come back.
 const REMOVED_MAX: usize = 1024;
+/// Bytes of the names of these features.
+const REMOVED_BYTES: usize = 256 << 10;
 
 /// Counts of the uses of an environment's flags.
 #[derive(Debug, Default)]
@@ -155,17 +157,20 @@ impl Counts {
         removed.count = removed.count.saturating_add(uses);
     }
 
-    /// Drops the counts of the features that were removed first, beyond [`REMOVED_MAX`].
+    /// Drops the counts of the features that were removed first, beyond [`REMOVED_MAX`] and [`REMOVED_BYTES`].
     fn drop_oldest(&mut self) {
-        let excess = self.by_name.len().saturating_sub(REMOVED_MAX);
-        if excess == 0 {
+        let (mut features, mut bytes) = (self.by_name.len(), self.by_name.keys().map(String::len).sum::<usize>());
+        if features <= REMOVED_MAX && bytes <= REMOVED_BYTES {
             return;
         }
-        let mut oldest: Vec<_> = self.by_name.iter().map(|(name, removed)| (removed.since, name.clone())).collect();
-        oldest.sort_unstable();
-        for (_, name) in oldest.iter().take(excess) {
-            self.by_name.remove(name);
-        }
+        let mut oldest: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
+        oldest.sort_unstable_by(|(one, a), (other, b)| (a.since, one).cmp(&(b.since, other)));
+        let kept = oldest.into_iter().skip_while(|(name, _)| {
+            let is_beyond = features > REMOVED_MAX || bytes > REMOVED_BYTES;
+            (features, bytes) = (features.saturating_sub(1), bytes.saturating_sub(name.len()));
+            is_beyond
+        });
+        self.by_name = kept.collect();
     }
 }
 
@@ -212,6 +217,20 @@ mod tests {
         let mut kept = Vec::new();
         uses.lock().each(&all_of_them, |name, count| kept.push((name.to_owned(), count)));
         assert_eq!(kept, second.iter().map(|name| (name.clone(), 1)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn names_of_removed_features_take_bounded_memory() {
+        let names = (0..100).map(|number| format!("{number}{}", "x".repeat(8_000)));
+        let (all, none, uses) = (snapshot(names), snapshot([]), Uses::default());
+        let (first, second) = (Generation::default(), Generation::default().next());
+        uses.move_to(None, &all, first, || ());
+        for feature in 0..all.features() as u32 {
+            uses.lock().add(feature, 1, &all, first);
+        }
+        uses.move_to(Some(&all), &none, second, || ());
+        let kept: usize = uses.lock().by_name.keys().map(String::len).sum();
+        assert!(kept > REMOVED_BYTES / 2 && kept <= REMOVED_BYTES, "{kept}");
     }
 
     /// Returns the row of the table of names at which the look-up of a name of 8 to 16 bytes begins, modulo the size of

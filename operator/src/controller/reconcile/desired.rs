@@ -16,8 +16,6 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Desired {
     pub(super) snapshot: Option<DesiredSnapshot>,
-    /// True if the snapshot was chosen for the current spec. An edit may exclude it.
-    pub(super) is_of_spec: bool,
     /// Time of the next attempt to read the published snapshot back. `Some` while it could not be read, or
     /// has no room in memory.
     pub(super) next_recovery: Option<Instant>,
@@ -36,12 +34,60 @@ pub(super) struct Desired {
 pub(super) struct DesiredSnapshot {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) record: Option<Record>,
-    /// True if it was ever published.
-    pub(super) is_published: bool,
-    /// Published snapshot that it replaces, until its own publication succeeds.
-    pub(super) replaces: Option<Arc<Snapshot>>,
-    /// True if the copies of the revisions that the record lists as dropped are deleted.
-    pub(super) dropped_are_deleted: bool,
+    pub(super) state: PublishState,
+    /// Deletions of the copies of revisions that the record lists as dropped.
+    pub(super) deletions: Deletions,
+}
+
+/// Whether the desired snapshot is published.
+#[derive(Debug)]
+pub(super) enum PublishState {
+    /// It was published.
+    Published,
+    /// It was not published so far.
+    Unpublished {
+        /// Published snapshot that it replaces.
+        replaces: Option<Arc<Snapshot>>,
+        /// True if the spec has changed since the snapshot was chosen, and may exclude it.
+        is_outdated: bool,
+    },
+}
+
+impl PublishState {
+    /// Returns the state of the chosen snapshot, which pods have not, unless it `is_published`, in place of `in_pods`.
+    pub(super) fn of(is_published: bool, in_pods: Option<&Arc<Snapshot>>) -> Self {
+        if is_published {
+            Self::Published
+        } else {
+            Self::Unpublished { replaces: in_pods.cloned(), is_outdated: false }
+        }
+    }
+}
+
+/// State of deletions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deletions {
+    Pending,
+    Done,
+}
+
+impl DesiredSnapshot {
+    /// Creates the desired snapshot from one that the cluster has.
+    pub(super) fn published(snapshot: Arc<Snapshot>, record: Option<Record>) -> Self {
+        Self { snapshot, record, state: PublishState::Published, deletions: Deletions::Pending }
+    }
+
+    pub(super) fn is_published(&self) -> bool {
+        matches!(self.state, PublishState::Published)
+    }
+
+    /// Returns the snapshot that pods have: this one, or the one that it replaces.
+    pub(super) fn in_pods(&self) -> Option<&Arc<Snapshot>> {
+        match &self.state {
+            PublishState::Published => Some(&self.snapshot),
+            PublishState::Unpublished { replaces, .. } => replaces.as_ref(),
+        }
+    }
 }
 
 /// Pause after a failed publication, with the outcome that is reported until it ends.
@@ -59,12 +105,14 @@ impl Desired {
     /// Forgets what belongs to an earlier generation of the spec: the edit may have removed the cause of the failure.
     pub(super) fn start_generation(&mut self) {
         self.back_off = None;
-        self.is_of_spec = false;
+        if let Some(DesiredSnapshot { state: PublishState::Unpublished { is_outdated, .. }, .. }) = &mut self.snapshot {
+            *is_outdated = true;
+        }
     }
 
     /// Drops the snapshot if it is published, for lack of memory.
     pub(super) fn release(&mut self) {
-        self.snapshot.take_if(|desired| desired.is_published);
+        self.snapshot.take_if(|desired| desired.is_published());
     }
 
     /// Sets the kind of the published objects. A change drops the history, because copies of earlier revisions exist
@@ -75,18 +123,17 @@ impl Desired {
             return;
         }
         self.obsolete_since = None;
-        let Some(DesiredSnapshot { record: Some(record), dropped_are_deleted, .. }) = &mut self.snapshot else {
+        let Some(DesiredSnapshot { record: Some(record), deletions, .. }) = &mut self.snapshot else {
             return;
         };
         let (past, dropped) = (std::mem::take(&mut record.history), std::mem::take(&mut record.dropped));
-        let dropped = dropped.into_iter().filter(|_| !*dropped_are_deleted);
+        let dropped = dropped.into_iter().filter(|_| *deletions == Deletions::Pending);
         record.archived_in_other_kind.extend(past.into_iter().chain(dropped));
     }
 
-    /// Returns the snapshot in memory that is published, or was before the desired one is: its publication failed so far.
+    /// Returns the snapshot that pods have, if it is in memory.
     pub(super) fn published_snapshot(&self) -> Option<Arc<Snapshot>> {
-        let desired = self.snapshot.as_ref()?;
-        if desired.is_published { Some(Arc::clone(&desired.snapshot)) } else { desired.replaces.clone() }
+        self.snapshot.as_ref()?.in_pods().cloned()
     }
 
     pub(super) fn revision(&self) -> Option<&Revision> {

@@ -8,7 +8,7 @@ use crate::{
     controller::{
         metrics::{Metrics, Outcome, Step},
         reconcile::{
-            desired::{Desired, DesiredSnapshot},
+            desired::{Deletions, Desired, DesiredSnapshot, PublishState},
             environment::Environment,
             observe::Observed,
         },
@@ -47,7 +47,6 @@ impl Apply<'_> {
         let Self { environment, publisher, metrics, observed } = self;
         let destination = &observed.destination;
         let (next, evicted) = self.replace(chosen, accepted, desired).await;
-        desired.is_of_spec = true;
         let next = desired.snapshot.insert(next);
         let snapshot = Arc::clone(&next.snapshot);
         let step = metrics.begin(Step::Publish);
@@ -60,8 +59,8 @@ impl Apply<'_> {
             }
         };
         step.end(if published.written == 0 { Outcome::Unchanged } else { Outcome::Done });
-        let is_first = !std::mem::replace(&mut next.is_published, true);
-        next.replaces = None;
+        let is_first = !next.is_published();
+        next.state = PublishState::Published;
         let changes = next.record.as_ref().and_then(|record| record.changes.as_ref());
         let (name, revision) = (&environment.name, &snapshot.revision);
         let (namespace, environment) = (environment.namespace(), &environment.name.name);
@@ -78,12 +77,12 @@ impl Apply<'_> {
             None => {}
         }
         let record = next.record.as_ref();
-        if !next.dropped_are_deleted {
+        if next.deletions == Deletions::Pending {
             let archived = record.map(|record| record.history.as_slice()).unwrap_or_default();
             let dropped = record.map(|record| record.dropped.as_slice()).unwrap_or_default();
             let dropped = [dropped, &evicted.current].concat();
             match publisher.delete_copies(destination, &dropped, archived, &mut desired.cache).await {
-                Ok(()) => next.dropped_are_deleted = true,
+                Ok(()) => next.deletions = Deletions::Done,
                 Err(error) => tracing::warn!(
                     namespace,
                     environment,

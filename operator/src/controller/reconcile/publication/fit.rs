@@ -106,7 +106,7 @@ pub(crate) async fn fit(
         *room = Room::default();
         return Some(chosen);
     }
-    let last_good = desired.snapshot.as_ref().filter(|desired| desired.is_published).map(|desired| &desired.snapshot);
+    let last_good = desired.snapshot.as_ref().filter(|desired| desired.is_published()).map(|desired| &desired.snapshot);
     let published = last_good.map(|last_good| &last_good.revision).or(observed.revision.as_ref());
     let is_new = published.is_some_and(|published| *published != chosen.revision);
     let must_fit = is_new && chosen.core_parts() > 0;

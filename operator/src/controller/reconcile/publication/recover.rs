@@ -55,13 +55,7 @@ pub(crate) async fn recover(
             let kept = found.and_then(|(snapshot, record)| {
                 Some((reserve_read(environment, memory, snapshot, record.as_ref())?, record))
             });
-            desired.snapshot = kept.map(|(snapshot, record)| DesiredSnapshot {
-                snapshot: Arc::new(snapshot),
-                record,
-                is_published: true,
-                replaces: None,
-                dropped_are_deleted: false,
-            });
+            desired.snapshot = kept.map(|(snapshot, record)| DesiredSnapshot::published(Arc::new(snapshot), record));
             let is_refused = is_found && desired.snapshot.is_none();
             desired.next_recovery = is_refused.then(|| Instant::now() + MEMORY_PAUSE);
         }

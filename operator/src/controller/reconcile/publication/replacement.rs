@@ -8,7 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
     api::Changes,
-    controller::reconcile::{desired::DesiredSnapshot, observe::Observed},
+    controller::reconcile::{
+        desired::{Deletions, DesiredSnapshot, PublishState},
+        observe::Observed,
+    },
     guard::GuardBaseline,
     publish::{ArchivedRevision, Evicted, Record, Snapshot},
 };
@@ -20,14 +23,11 @@ pub(super) struct Replacement {
     record: Option<Record>,
     /// True if the chosen revision is the desired one, or without one the published one.
     is_same: bool,
-    /// True if the chosen revision is published already.
-    is_published: bool,
-    /// Published snapshot that the chosen one replaces.
-    replaces: Option<Arc<Snapshot>>,
+    state: PublishState,
     /// Desired snapshot so far, if it is published and another one.
     outgoing: Option<DesiredSnapshot>,
-    /// True if the copies of the revisions that the record listed as dropped are deleted.
-    dropped_were_deleted: bool,
+    /// Deletions of the copies of revisions that the record listed as dropped.
+    deletions: Deletions,
 }
 
 /// Outcome of the copies of the outgoing snapshot.
@@ -64,27 +64,26 @@ impl Replacement {
         let Some(desired) = desired else {
             let is_same = observed.revision.as_ref() == Some(&chosen.revision);
             let record = next_record(observed.record.clone(), accepted, is_same);
-            let (is_published, replaces, outgoing, dropped_were_deleted) = (is_same, None, None, false);
-            return Self { chosen, record, is_same, is_published, replaces, outgoing, dropped_were_deleted };
+            let state = PublishState::of(is_same, None);
+            return Self { chosen, record, is_same, state, outgoing: None, deletions: Deletions::Pending };
         };
         let is_same = desired.snapshot.revision == chosen.revision;
-        let is_published = is_same && desired.is_published;
-        let replaces =
-            if desired.is_published { Some(Arc::clone(&desired.snapshot)) } else { desired.replaces.clone() };
         Self {
             chosen,
             record: next_record(desired.record.clone(), accepted, is_same),
             is_same,
-            is_published,
-            replaces: replaces.filter(|_| !is_published),
-            dropped_were_deleted: desired.dropped_are_deleted,
-            outgoing: Some(desired).filter(|desired| !is_same && desired.is_published),
+            state: PublishState::of(is_same && desired.is_published(), desired.in_pods()),
+            deletions: desired.deletions,
+            outgoing: Some(desired).filter(|desired| !is_same && desired.is_published()),
         }
     }
 
     /// Returns the published snapshot whose flags the record compares with those of the chosen one.
     pub(super) fn compared(&self) -> Option<&Arc<Snapshot>> {
-        self.replaces.as_ref().filter(|_| !self.is_same && self.record.is_some())
+        match &self.state {
+            PublishState::Unpublished { replaces, .. } if !self.is_same && self.record.is_some() => replaces.as_ref(),
+            PublishState::Unpublished { .. } | PublishState::Published => None,
+        }
     }
 
     /// Returns the snapshot that becomes an earlier revision.
@@ -101,8 +100,9 @@ impl Replacement {
         kept: Retention<'_>,
     ) -> (DesiredSnapshot, Evicted) {
         let is_compared = self.compared().is_some();
-        let Self { chosen, mut record, is_same, is_published, replaces, outgoing, dropped_were_deleted } = self;
-        let mut dropped_are_deleted = dropped_were_deleted && is_same;
+        let Self { chosen, mut record, is_same, state, outgoing, deletions } = self;
+        let were_done = deletions == Deletions::Done;
+        let mut are_done = were_done && is_same;
         let mut evicted = Evicted::default();
         if let Some(record) = &mut record {
             if is_compared {
@@ -112,8 +112,8 @@ impl Replacement {
             let needed = [kept.pin, chosen.revision.as_str()];
             let dropped: Vec<ArchivedRevision> = lost.into_iter().chain(record.trim(kept.limit, &needed)).collect();
             // A record that lists deleted copies is not written again only to list them no more.
-            dropped_are_deleted &= dropped.is_empty();
-            if dropped_were_deleted && !dropped_are_deleted {
+            are_done &= dropped.is_empty();
+            if were_done && !are_done {
                 record.dropped.clear();
             }
             record.dropped.splice(..0, dropped);
@@ -122,9 +122,10 @@ impl Replacement {
                 record.archived_in_other_kind.clear();
             }
             evicted = record.evict(&needed);
-            dropped_are_deleted &= evicted.current.is_empty();
+            are_done &= evicted.current.is_empty();
         }
-        (DesiredSnapshot { snapshot: chosen, record, is_published, replaces, dropped_are_deleted }, evicted)
+        let deletions = if are_done { Deletions::Done } else { Deletions::Pending };
+        (DesiredSnapshot { snapshot: chosen, record, state, deletions }, evicted)
     }
 }
 
@@ -224,7 +225,7 @@ mod tests {
     fn publish(revision: &str, desired: Option<DesiredSnapshot>, archiving: Archiving) -> DesiredSnapshot {
         let replacement = Replacement::of(snapshot(revision), desired, &observed(), Some(&baseline()));
         let (next, _) = replacement.finish(None, archiving, RETENTION);
-        DesiredSnapshot { is_published: true, replaces: None, ..next }
+        DesiredSnapshot { state: PublishState::Published, ..next }
     }
 
     fn history(desired: &DesiredSnapshot) -> Vec<&str> {
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(history(&desired), ["c", "b"]);
         let record = desired.record.as_ref().unwrap();
         assert_eq!(record.dropped[0].revision.as_str(), "a");
-        assert!(!desired.dropped_are_deleted, "the copies of the dropped revision are still to be deleted");
+        assert_eq!(desired.deletions, Deletions::Pending, "the copies of the dropped revision are still to be deleted");
     }
 
     #[test]
@@ -265,7 +266,7 @@ mod tests {
         let published = publish("a", None, Archiving::NotWanted);
         let replacement = Replacement::of(snapshot("b"), Some(published), &observed(), None);
         let (unpublished, _) = replacement.finish(None, Archiving::Done, RETENTION);
-        assert!(!unpublished.is_published);
+        assert!(!unpublished.is_published());
         let next = Replacement::of(snapshot("c"), Some(unpublished), &observed(), None);
         assert!(next.outgoing().is_none(), "pods never had b");
         assert_eq!(next.compared().map(|compared| compared.revision.as_str()), Some("a"), "pods have a");

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{
     controller::reconcile::{
-        desired::{Desired, DesiredSnapshot},
+        desired::{Desired, DesiredSnapshot, PublishState},
         environment::Environment,
         schedule,
     },
@@ -30,9 +30,10 @@ pub(crate) async fn run_and_restore<T>(
     let mut work = pin!(work);
     // A snapshot that is not published yet waits for the choose step after an edit, and a core in parts for the fit step:
     // pods may have been admitted without room.
-    let is_of_spec = desired.is_of_spec;
-    let may_be_written =
-        |current: &&DesiredSnapshot| current.is_published || is_of_spec && current.snapshot.core_parts() == 0;
+    let may_be_written = |current: &&DesiredSnapshot| match current.state {
+        PublishState::Published => true,
+        PublishState::Unpublished { is_outdated, .. } => !is_outdated && current.snapshot.core_parts() == 0,
+    };
     let Some(current) = desired.snapshot.as_ref().filter(may_be_written) else { return work.await };
     let now = Instant::now();
     let mut next = now + PERIOD;
@@ -134,8 +135,10 @@ mod tests {
     fn desired(is_published: bool) -> Desired {
         let snapshot =
             Arc::new(Snapshot::new(Revision::new("0a1b"), vec![File::new("core".to_owned(), b"core".to_vec())]));
-        let current =
-            DesiredSnapshot { snapshot, record: None, is_published, replaces: None, dropped_are_deleted: false };
+        let mut current = DesiredSnapshot::published(snapshot, None);
+        if !is_published {
+            current.state = PublishState::Unpublished { replaces: None, is_outdated: false };
+        }
         let mut desired = Desired::default();
         desired.snapshot = Some(current);
         desired
@@ -170,11 +173,10 @@ mod tests {
         let object = fenv();
         let environment = Environment::new(&object);
         assert!(writes_during_minute(&environment, &mut desired(true)).await > 0);
-        let mut of_spec = desired(false);
-        of_spec.is_of_spec = true;
-        assert!(writes_during_minute(&environment, &mut of_spec).await > 0);
-        of_spec.start_generation();
-        assert_eq!(writes_during_minute(&environment, &mut of_spec).await, 0);
+        let mut unpublished = desired(false);
+        assert!(writes_during_minute(&environment, &mut unpublished).await > 0);
+        unpublished.start_generation();
+        assert_eq!(writes_during_minute(&environment, &mut unpublished).await, 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use crate::clock::since_epoch;
 use crate::counters::latency::Cumulative;
-use crate::environments::state::{Environment, State};
+use crate::environments::state::{Environment, Sizes, State};
 
 /// Renders all metrics in Prometheus' text format.
 pub(crate) fn render(state: &State) -> String {
@@ -95,7 +95,7 @@ impl Page {
             state,
             "remora_sidecar_stale_seconds",
             "Seconds since the pod was notified of a revision that it does not serve yet; 0 if it serves that revision.",
-            |environment| match environment.expectation.stale_since.load(Ordering::Relaxed) {
+            |environment| match environment.stale_since.load(Ordering::Relaxed) {
                 0 => Some(0.0),
                 since => Some(now.saturating_sub(since) as f64),
             },
@@ -113,7 +113,8 @@ impl Page {
         self.family(BYTES, "gauge", "Sizes of the served files in bytes, by part.");
         for environment in &state.environments {
             if let Some(loaded) = environment.loaded.load().as_ref() {
-                for (part, bytes) in ["core", "overrides", "document"].iter().zip(loaded.sizes) {
+                let Sizes { core, overrides, document } = loaded.sizes;
+                for (part, bytes) in [("core", core), ("overrides", overrides), ("document", document)] {
                     self.sample(BYTES, &[("environment", &environment.name), ("part", part)], bytes as f64);
                 }
             }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use remora_snapshot::files;
 
-use super::load::{LoadedVolume, load};
-use super::state::{Environment, State};
+use super::load::{LoadedVolume, Problem, load};
+use super::state::{Environment, Sizes, State};
 use super::watch::Watch;
 use crate::clock::since_epoch;
 use crate::counters::reloads::Reload;
@@ -86,7 +86,7 @@ struct FollowedVolume {
     /// The overrides files that are served, by slot.
     overrides: [Option<Region>; files::OVERRIDES_SLOTS],
     /// The last problem that was logged. The same problem is not logged again at each check.
-    problem: Option<(Reload, String)>,
+    problem: Option<Problem>,
     /// True if the log already says that the marker's revision is not served yet.
     stale_logged: bool,
 }
@@ -141,7 +141,9 @@ impl FollowedVolume {
                     // Files that kubelet wrote never change. Other files may still be in the middle of a write.
                     self.settled = volume.is_immutable() || read.refused.is_empty() && read.incomplete.is_none();
                     // A file that the system refused to read may be readable at the next check.
-                    self.settled &= !read.unreadable && !matches!(read.incomplete, Some((Reload::Unreadable, _)));
+                    let is_unreadable = |problem: &Problem| problem.reload == Reload::Unreadable;
+                    self.settled &= !read.refused.iter().any(|part| part.reason.may_pass)
+                        && !read.incomplete.as_ref().is_some_and(is_unreadable);
                     let taken = self.adopt(environment, read, seen_before, began.elapsed());
                     self.check_marker(environment, &volume);
                     return taken;
@@ -151,9 +153,10 @@ impl FollowedVolume {
                     let missing = format!("the volume has no file {}", files::CORE);
                     self.report(environment, Reload::Missing, missing);
                 }
-                Err((reload, problem)) => {
-                    self.settled = volume.is_immutable() && matches!(reload, Reload::Refused | Reload::Incomplete);
-                    self.report(environment, reload, problem);
+                Err(problem) => {
+                    self.settled =
+                        volume.is_immutable() && matches!(problem.reload, Reload::Refused | Reload::Incomplete);
+                    self.report(environment, problem.reload, problem.text);
                     return false;
                 }
             }
@@ -183,8 +186,8 @@ impl FollowedVolume {
                     .send_modify(|change| *change = change.next(revision, loaded.content_hash, now, updated_at));
             }
             self.overrides = overrides;
-            let (name, features, [core, overrides, document]) =
-                (&environment.name, loaded.snapshot.features(), loaded.sizes);
+            let (name, features) = (&environment.name, loaded.snapshot.features());
+            let Sizes { core, overrides, document } = loaded.sizes;
             let how = if loaded.in_place { "mapped" } else { "copied" };
             if same {
                 log::debug!(
@@ -197,7 +200,7 @@ impl FollowedVolume {
             }
         }
         match incomplete {
-            Some((reload, problem)) => self.report(environment, reload, problem),
+            Some(Problem { reload, text }) => self.report(environment, reload, text),
             None if refused.is_empty() => self.problem = None,
             None => {
                 let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
@@ -215,7 +218,7 @@ impl FollowedVolume {
         let marker = marker.split_whitespace().next().unwrap_or_default();
         let loaded = environment.loaded.load();
         let served = loaded.as_ref().map(|loaded| loaded.snapshot.revision().to_string());
-        let stale_since = &environment.expectation.stale_since;
+        let stale_since = &environment.stale_since;
         if marker.is_empty() || served.as_deref() == Some(marker) {
             stale_since.store(0, Ordering::Relaxed);
             self.stale_logged = false;
@@ -236,13 +239,13 @@ impl FollowedVolume {
     }
 
     /// Counts and logs a problem, unless it is the same as the last one.
-    fn report(&mut self, environment: &Environment, reload: Reload, problem: String) {
-        let problem = Some((reload, problem));
+    fn report(&mut self, environment: &Environment, reload: Reload, text: String) {
+        let problem = Some(Problem { reload, text });
         if self.problem == problem {
             return;
         }
         environment.reloads.count(reload);
-        if let Some((_, text)) = &problem {
+        if let Some(Problem { text, .. }) = &problem {
             let name = &environment.name;
             match environment.loaded.load().as_ref() {
                 // Objects are published one after another, so this is expected for a moment.

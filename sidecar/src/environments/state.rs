@@ -46,8 +46,7 @@ pub(crate) struct Loaded {
     pub(crate) complete: bool,
     /// True if the files are mapped where kubelet wrote them, false if they were copied.
     pub(crate) in_place: bool,
-    /// Sizes in bytes of the core, of all overrides files, and of the document's files.
-    pub(crate) sizes: [usize; 3],
+    pub(crate) sizes: Sizes,
     /// Value of the header that names the overridden flags. `None` if the environment has none.
     pub(crate) overridden: Option<HeaderValue>,
     /// Generation of the snapshot, which says to which numbers of features the counted uses belong.
@@ -79,19 +78,23 @@ impl Loaded {
     }
 }
 
-/// The revision that the volume's marker file announces, compared with the one that is served.
-#[derive(Debug, Default)]
-pub(crate) struct Expectation {
-    /// Second since 1970 at which the marker's revision first differed from the one that is served. Zero while they
-    /// agree, or while there is no marker.
-    pub(crate) stale_since: AtomicU64,
+/// Sizes of loaded files in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) core: usize,
+    /// All overrides files together.
+    pub(crate) overrides: usize,
+    /// All files of the document together.
+    pub(crate) document: usize,
 }
 
 /// An environment that this process serves.
 pub(crate) struct Environment {
     pub(crate) name: String,
     pub(crate) loaded: ArcSwapOption<Loaded>,
-    pub(crate) expectation: Expectation,
+    /// Second since 1970 at which the revision that the volume's marker file announces first differed from the one that is
+    /// served. Zero while they agree, or while there is no marker.
+    pub(crate) stale_since: AtomicU64,
     pub(crate) changes: watch::Sender<Change>,
     pub(crate) reloads: Reloads,
     pub(crate) evaluations: Evaluations,
@@ -109,7 +112,7 @@ impl Environment {
         Environment {
             name,
             loaded: ArcSwapOption::empty(),
-            expectation: Expectation::default(),
+            stale_since: AtomicU64::default(),
             changes: watch::Sender::default(),
             reloads: Reloads::default(),
             evaluations: Evaluations::default(),

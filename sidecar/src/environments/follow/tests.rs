@@ -313,7 +313,7 @@ impl Pod {
         let loaded = loaded.as_ref().unwrap();
         assert!(loaded.complete);
         let kept: usize = self.follower.overrides.iter().flatten().map(|file| file.as_ref().len()).sum();
-        assert_eq!(kept, loaded.sizes[1]);
+        assert_eq!(kept, loaded.sizes.overrides);
         (kept, loaded.content_hash)
     }
 
@@ -352,7 +352,7 @@ fn overrides_file_under_the_name_of_another_is_refused() {
     let served = pod.loads(&good);
     assert_eq!(pod.loads(&swapped), served, "the last good files stay");
     assert_eq!(pod.reloads(Reload::PartRefused), 1);
-    let problem = |pod: &Pod| pod.follower.problem.as_ref().map(|(_, problem)| problem.clone()).unwrap();
+    let problem = |pod: &Pod| pod.follower.problem.as_ref().map(|problem| problem.text.clone()).unwrap();
     let (kept, missing) = ("the last good file is served in its place", "it has no earlier file");
     let text = problem(&pod);
     assert!(text.matches(kept).count() == 2 && !text.contains(missing), "{text}");

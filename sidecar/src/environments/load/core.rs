@@ -2,6 +2,7 @@
 
 use remora_snapshot::{Pointer, Snapshot, core_length, files};
 
+use super::Problem;
 use crate::counters::reloads::Reload;
 use crate::volume::{MapError, Region, Volume};
 
@@ -10,47 +11,48 @@ pub(super) struct Core {
     pub(super) snapshot: Snapshot<Region>,
     pub(super) bytes: Region,
     /// Reason why this is not the core that the file `core` names.
-    pub(super) incomplete: Option<(Reload, String)>,
+    pub(super) incomplete: Option<Problem>,
 }
 
 /// Reads the core of a volume. `None` if the volume has no file `core`.
 ///
 /// If the parts that a pointer names are incomplete, or mixed with those of another revision, nothing is read. Only if
 /// nothing is served yet, the other set of parts is read, which usually holds the revision before.
-pub(super) fn core(volume: &Volume, serves: bool) -> Result<Option<Core>, (Reload, String)> {
-    let file = volume.map(files::CORE).map_err(|error| (Reload::Unreadable, error.to_string()))?;
+pub(super) fn core(volume: &Volume, serves: bool) -> Result<Option<Core>, Problem> {
+    let file =
+        volume.map(files::CORE).map_err(|error| Problem { reload: Reload::Unreadable, text: error.to_string() })?;
     let Some(file) = file else { return Ok(None) };
-    let refused = |error| (Reload::Refused, format!("{}: {error}", files::CORE));
+    let refused = |error| Problem { reload: Reload::Refused, text: format!("{}: {error}", files::CORE) };
     let Some(pointer) = Pointer::read(file.as_ref()).map_err(refused)? else {
         return read(file, Snapshot::read).map(Some).map_err(refused);
     };
     drop(file);
-    let (reload, problem) = match pointed(volume, &pointer) {
+    let Problem { reload, text } = match pointed(volume, &pointer) {
         Ok(core) => return Ok(Some(core)),
         Err(problem) => problem,
     };
     let (revision, set) = (pointer.revision(), pointer.set());
-    let problem = format!("{} names revision {revision} in the parts of set {set}: {problem}", files::CORE);
+    let text = format!("{} names revision {revision} in the parts of set {set}: {text}", files::CORE);
     match serves {
-        true => Err((reload, problem)),
+        true => Err(Problem { reload, text }),
         false => match other(volume, &pointer) {
-            Ok(core) => Ok(Some(Core { incomplete: Some((reload, problem)), ..core })),
-            Err((other_reload, other)) => {
-                let reload = if other_reload == Reload::Unreadable { other_reload } else { reload };
-                Err((reload, format!("{problem}; set {}: {other}", set.other())))
+            Ok(core) => Ok(Some(Core { incomplete: Some(Problem { reload, text }), ..core })),
+            Err(other) => {
+                let reload = if other.reload == Reload::Unreadable { other.reload } else { reload };
+                Err(Problem { reload, text: format!("{text}; set {}: {}", set.other(), other.text) })
             }
         },
     }
 }
 
 /// Reads the core from the set that the pointer names.
-fn pointed(volume: &Volume, pointer: &Pointer) -> Result<Core, (Reload, String)> {
+fn pointed(volume: &Volume, pointer: &Pointer) -> Result<Core, Problem> {
     let parts = volume.map_parts(pointer.set(), pointer.length()).map_err(|error| problem(&error))?;
     read(parts, |parts| Snapshot::read_parts(parts, pointer)).map_err(|error| incomplete(&error))
 }
 
 /// Reads the core from the other set.
-fn other(volume: &Volume, pointer: &Pointer) -> Result<Core, (Reload, String)> {
+fn other(volume: &Volume, pointer: &Pointer) -> Result<Core, Problem> {
     let set = pointer.set().other();
     let name = files::core_part(set, 0);
     let first = volume.map(&name).map_err(|error| problem(&error))?;
@@ -62,13 +64,13 @@ fn other(volume: &Volume, pointer: &Pointer) -> Result<Core, (Reload, String)> {
 }
 
 /// Classifies an error: `Unreadable` may pass without a change, `Incomplete` lasts until the files change.
-fn problem(error: &MapError) -> (Reload, String) {
+fn problem(error: &MapError) -> Problem {
     let reload = if error.is_of_system() { Reload::Unreadable } else { Reload::Incomplete };
-    (reload, error.to_string())
+    Problem { reload, text: error.to_string() }
 }
 
-fn incomplete(problem: &impl ToString) -> (Reload, String) {
-    (Reload::Incomplete, problem.to_string())
+fn incomplete(problem: &impl ToString) -> Problem {
+    Problem { reload: Reload::Incomplete, text: problem.to_string() }
 }
 
 fn read<E>(bytes: Region, read: impl FnOnce(Region) -> Result<Snapshot<Region>, E>) -> Result<Core, E> {

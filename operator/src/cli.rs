@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::{Parser, Subcommand};
-use remora_tools::terminal::is_closed_pipe;
+use remora_tools::terminal::{is_closed_pipe, write_line};
 
 use crate::compiler;
 use crate::run;
@@ -58,7 +58,7 @@ fn print_crds(out: &mut impl Write) -> anyhow::Result<()> {
 /// Writes the error that ends the process to standard error.
 pub fn report_error(error: &anyhow::Error) {
     // A failed write is ignored: a closed standard error leaves no other place to report to.
-    let _ = writeln!(std::io::stderr(), "remora-operator: {error:#}");
+    let _ = write_line(&mut std::io::stderr(), format_args!("remora-operator: {error:#}"));
 }
 
 #[cfg(test)]

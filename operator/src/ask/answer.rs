@@ -8,6 +8,10 @@ use std::{
 use remora_tools::terminal::{printable, printable_json};
 use serde::Serialize;
 
+/// Number of characters of a cell that a table shows. Every row is as wide as the widest one, and tenants decide how long
+/// names are.
+const CELL_MAX: usize = 1000;
+
 /// Answer of a command.
 pub(super) trait CommandOutput: Serialize {
     /// Writes the answer for people.
@@ -89,18 +93,18 @@ impl TextOutput {
         }
     }
 
-    /// Appends rows with aligned columns. The first row is the head.
+    /// Appends rows with aligned columns, without what a cell has beyond [`CELL_MAX`] characters. The first row is the
+    /// head.
     pub(super) fn table(&mut self, rows: &[Vec<String>]) -> fmt::Result {
         let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-        let width = |column: usize| {
-            let cells = rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
-        };
+        let length = |cell: &String| cell.chars().take(CELL_MAX).count();
+        let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(length).max().unwrap_or_default();
         let widths: Vec<usize> = (0..columns).map(width).collect();
         for row in rows {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
-                write!(line, "{cell:width$}   ")?;
+                line.extend(cell.chars().take(CELL_MAX));
+                line.extend(std::iter::repeat_n(' ', width - length(cell) + 3));
             }
             self.line(line.trim_end())?;
         }
@@ -136,6 +140,19 @@ mod tests {
         assert!(written(false, true).ends_with("\u{1b}[31mred\u{1b}[0m\n"));
         let json: serde_json::Value = serde_json::from_str(&written(true, true)).unwrap();
         assert_eq!(json[2][1], "22");
+    }
+
+    /// Tenants decide how long names are, and each row is as wide as the widest one.
+    #[test]
+    fn very_long_cell_is_cut() {
+        let long = "ä".repeat(70_000);
+        let words = Words([[long.as_str(), "1"], ["a", "2"]].map(|row| row.map(str::to_owned).to_vec()).to_vec());
+        let mut out = Vec::new();
+        OutputFormat { json: false, colours: false }.write(&words, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let rows: Vec<&str> = text.lines().collect();
+        assert_eq!(rows[0], format!("{}   1", "ä".repeat(CELL_MAX)));
+        assert_eq!(rows[1].chars().count(), CELL_MAX + 4);
     }
 
     #[test]

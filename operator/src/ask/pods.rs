@@ -17,7 +17,7 @@ use super::{
 use crate::{
     api::{
         FeatureEnvironment, Revision,
-        names::{EnvironmentName, label, sidecar},
+        names::{EnvironmentName, REVISION_MAX, label, sidecar},
     },
     injection::{overrides::Overrides, pods::requests},
 };
@@ -240,7 +240,8 @@ fn reply(metrics: &str, environment: &str) -> Reply {
     };
     let revision = sample("remora_sidecar_revision_info").and_then(|(labels, _)| {
         let revision = labels.split(',').find_map(|one| one.strip_prefix("revision=\""))?;
-        revision.strip_suffix('"').map(str::to_owned)
+        // Another program may answer in the place of the sidecar.
+        revision.strip_suffix('"').filter(|revision| revision.len() <= REVISION_MAX).map(str::to_owned)
     });
     let since = sample("remora_sidecar_last_swap_timestamp_seconds").and_then(|(_, at)| at.parse::<f64>().ok());
     // A timestamp has milliseconds, which fit into 64 bits for all times that a clock shows.
@@ -377,6 +378,9 @@ mod tests {
         assert_eq!(found.revision.as_deref(), Some("3f9c2a7b10de"));
         assert_eq!(found.since, Timestamp::from_second(1_800_000_000).ok());
         assert_eq!(reply(METRICS, "front"), Reply::default());
+        let long =
+            format!("remora_sidecar_revision_info{{environment=\"shop\",revision=\"{}\"}} 1\n", "a".repeat(70_000));
+        assert_eq!(reply(&long, "shop").revision, None, "no sidecar answers so");
     }
 
     #[test]

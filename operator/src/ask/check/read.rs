@@ -291,6 +291,8 @@ fn restricts_ingress(policy: &NetworkPolicy) -> bool {
 
 /// Largest number of environments that are looked at of one pod. The webhook admits fewer.
 const NAMES_MAX: usize = 16;
+/// Number of characters of such a name that findings show. No FeatureEnvironment has a longer name.
+const NAME_MAX: usize = 64;
 
 /// Describes a pod that requests flags. `None` if it does not, or never gets a sidecar, or has ended.
 fn requesting(pod: &Pod, system_namespace: &str) -> Option<Requesting> {
@@ -312,7 +314,7 @@ fn requesting(pod: &Pod, system_namespace: &str) -> Option<Requesting> {
     let names = pod.annotations().get(annotation::INJECT)?.split(',');
     Some(Requesting {
         name: pod.name_any(),
-        environments: names.take(NAMES_MAX).map(|name| name.trim().to_owned()).collect(),
+        environments: names.take(NAMES_MAX).map(|name| name.trim().chars().take(NAME_MAX).collect()).collect(),
         has_sidecar,
         image: sidecar.and_then(|own| own.image.clone()),
         workload: workload(pod, &namespace),

@@ -7,6 +7,8 @@ sources=$(sha256sum e2e/release/go/go.sum e2e/cluster/go/kube/go.sum | sha256sum
 bin=${XDG_CACHE_HOME:-$HOME/.cache}/remora/release/$sources
 mkdir -p "$bin"
 export CGO_ENABLED=0 GOWORK=off GOFLAGS="-trimpath -buildvcs=false"
+exec {lock}>"$bin/lock"
+flock "$lock" # several tests ask for the same program at once
 for name in "$@"; do
   [ ! -x "$bin/$name" ] || continue
   command -v go >/dev/null || fail "$name is built with Go 1.24 or later, and there is no 'go' on PATH"

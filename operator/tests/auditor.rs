@@ -327,7 +327,7 @@ async fn self_check_makes_replica_ready_once_and_keeps_reporting() {
     let metrics = self_check::Metrics::register(&mut registry);
     let (ready, gate) = watch::channel(false);
     let (since, works) = watch::channel(None);
-    let check = SelfCheck::new(cluster.client(), "remora-system", metrics, ready, since);
+    let check = SelfCheck::new(cluster.client(), "remora-system", "operator:1", metrics, ready, since);
     let running = tokio::spawn(check.run());
     let says = |text_of_it: &str| text(&registry).contains(text_of_it);
 

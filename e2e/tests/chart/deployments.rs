@@ -178,7 +178,7 @@ fn proxies_become_arguments_with_mounted_credentials() {
 #[test]
 fn helm_test_checks_injection_as_controller() {
     let values = json!({"imagePullSecrets": [{"name": "x"}], "controller": {
-        "serviceAccount": {"name": "given"}, "podAnnotations": {"mesh": "no", "helm.sh/hook": "other"},
+        "serviceAccount": {"name": "given"}, "podLabels": {"mesh": "none"}, "podAnnotations": {"mesh": "no", "helm.sh/hook": "other"},
         "resources": {"limits": {"cpu": "1"}}, "podSecurityContext": {"fsGroup": 1},
     }});
     let objects = render(&values);
@@ -191,7 +191,10 @@ fn helm_test_checks_injection_as_controller() {
     assert_eq!(pod["spec"]["serviceAccountName"], "given");
     assert_eq!(pod["spec"]["imagePullSecrets"], json!([{"name": "x"}]));
     let (container, operator) = (&pod["spec"]["containers"][0], deployment(&objects, "controller"));
-    assert_eq!(container["args"], json!(["check-injection", "--namespace=remora-system"]));
+    let image = format!("--image={}", container["image"].as_str().unwrap());
+    assert_eq!(container["args"], json!(["check-injection", "--namespace=remora-system", image]));
+    assert_eq!(pod["spec"]["nodeSelector"], json!({"kubernetes.io/os": "linux"}));
+    assert_eq!(pod["metadata"]["labels"]["mesh"], "none");
     assert_eq!(container["image"], operator["spec"]["template"]["spec"]["containers"][0]["image"]);
     let without = render(&json!({"webhook": {"replicas": 0}}));
     assert!(!without.keys().any(|(kind, _)| kind == "Pod"), "nothing injects");

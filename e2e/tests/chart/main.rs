@@ -143,7 +143,10 @@ fn pods_run_with_restricted_security_context() {
 #[test]
 fn deployments_get_arguments_of_their_part_only() {
     let objects = render(&json!({}));
-    let controller = arguments(get(&objects, "Deployment", "remora-controller"));
+    let deployment = get(&objects, "Deployment", "remora-controller");
+    let controller = arguments(deployment);
+    let image = deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap();
+    let self_check = format!("--self-check={image}");
     assert_eq!(
         controller,
         [
@@ -153,7 +156,7 @@ fn deployments_get_arguments_of_their_part_only() {
             "--max-snapshot-bytes=134217728",
             "--allowed-origin=https://edge.api.flagsmith.com",
             "--allowed-origin=https://realtime.flagsmith.com",
-            "--self-check",
+            &self_check,
             "--admin-listen=[::]:8080",
             "--log-level=info",
             "--log-json",
@@ -249,7 +252,11 @@ fn policies_replace_objects_of_webhook() {
             "ValidatingAdmissionPolicyBinding remora-warnings",
         ]
     );
-    assert!(arguments(get(&by_policy, "Deployment", "remora-controller")).contains(&"--self-check"));
+    assert!(
+        arguments(get(&by_policy, "Deployment", "remora-controller"))
+            .iter()
+            .any(|argument| argument.starts_with("--self-check="))
+    );
 
     let webhook = &get(&by_webhook, "MutatingWebhookConfiguration", "remora")["webhooks"][0];
     for (kind, name, failure, own) in [
@@ -480,7 +487,11 @@ fn eviction_needs_permission_and_webhook() {
     let nobody = json!({"webhook": {"replicas": 0, "excludedNamespaces": ["payments"]}});
     let objects = render(&nobody);
     let arguments = arguments(get(&objects, "Deployment", "remora-controller"));
-    assert!(!arguments.contains(&"--self-check"), "it would never be ready");
+    assert!(!arguments.iter().any(|argument| argument.starts_with("--self-check")), "it would never be ready");
+    assert!(
+        !objects.contains_key(&("MutatingWebhookConfiguration".to_owned(), "remora".to_owned())),
+        "no pod could be created"
+    );
     assert!(arguments.contains(&"--excluded-namespace=payments"));
 }
 

@@ -39,7 +39,10 @@ fn network_policies_open_needed_ports_only() {
             "metrics": {"namespaceSelector": {"matchLabels": {"team": "observers"}}},
             "apiServer": {"cidrs": ["192.0.2.0/28"], "ports": [8443]},
     "dns": {"ports": [53, 5353]},
-            "upstreams": {"cidrs": ["198.51.100.0/24", "2001:db8::/32"], "ports": [8080, 443]},
+            "upstreams": {
+                "cidrs": ["198.51.100.0/24", "2001:db8::/32"], "ports": [8080, 443],
+                "peers": [{"podSelector": {"matchLabels": {"app": "flagsmith"}}}],
+            },
         },
     });
     let agents = json!({
@@ -61,7 +64,9 @@ fn network_policies_open_needed_ports_only() {
     assert_eq!(webhook["egress"], json!([names, api_server]));
     let upstreams = json!({
         "ports": [{"port": 8080}, {"port": 443}, {"port": 8000}, {"port": 80}, {"port": 9443}],
-        "to": [block("198.51.100.0/24"), block("2001:db8::/32")],
+        "to": [
+            block("198.51.100.0/24"), block("2001:db8::/32"), {"podSelector": {"matchLabels": {"app": "flagsmith"}}},
+        ],
     });
     assert_eq!(spec(&narrow, "controller")["egress"], json!([names, api_server, upstreams, sidecars]));
 }

@@ -93,6 +93,7 @@ fn others() -> BTreeMap<String, Value> {
         ("networkPolicy.apiServer.peers", json!([{"podSelector": {"matchLabels": {"a": "b"}}}])),
         ("networkPolicy.apiServer.ports", json!([8443])),
         ("networkPolicy.upstreams.cidrs", json!(["2001:db8::/32"])),
+        ("networkPolicy.upstreams.peers", json!([{"podSelector": {}}])),
         ("networkPolicy.upstreams.ports", json!([8000])),
         ("monitoring.dashboard.enabled", json!(true)),
         ("monitoring.alerts.enabled", json!(true)),

@@ -115,29 +115,31 @@ impl Metrics {
 /// The periodic self-check.
 pub struct SelfCheck {
     pods: Api<Pod>,
+    image: String,
     metrics: Metrics,
     ready: watch::Sender<bool>,
     since: watch::Sender<Option<Timestamp>>,
 }
 
 impl SelfCheck {
-    /// Creates a check in the operator's namespace. `ready` becomes true with the first success, and stays true.
+    /// Creates a check in the operator's namespace, by pods with this image. `ready` becomes true with the first success, and stays true.
     /// `since` is the start of the current series of successes, or `None` after a failure.
     pub fn new(
         client: Client,
         namespace: &str,
+        image: &str,
         metrics: Metrics,
         ready: watch::Sender<bool>,
         since: watch::Sender<Option<Timestamp>>,
     ) -> SelfCheck {
-        SelfCheck { pods: Api::namespaced(client, namespace), metrics, ready, since }
+        SelfCheck { pods: Api::namespaced(client, namespace), image: image.to_owned(), metrics, ready, since }
     }
 
     /// Runs the check periodically and never returns.
     pub async fn run(self) -> Infallible {
         let mut failures = 0u32;
         loop {
-            let pause = match check(&self.pods).await {
+            let pause = match check(&self.pods, &self.image).await {
                 Ok(()) => {
                     self.succeeded();
                     failures = 0;
@@ -169,13 +171,13 @@ impl SelfCheck {
     }
 }
 
-/// Sends one dry run of a pod that requests a sidecar.
+/// Sends one dry run of a pod that requests a sidecar. Its image should be one that the namespace admits.
 ///
 /// # Errors
 /// If the pod would not get one, or the API server does not say.
-pub async fn check(pods: &Api<Pod>) -> Result<(), Error> {
+pub async fn check(pods: &Api<Pod>, image: &str) -> Result<(), Error> {
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
-    let pod = pod()?;
+    let pod = pod(image)?;
     let created = timeout(TIMEOUT, pods.create(&parameters, &pod)).await.map_err(|_| Error::Silence)?;
     let created = created.map_err(|error| Error::Refused(Box::new(error)))?;
     let init = created.spec.and_then(|spec| spec.init_containers).unwrap_or_default();
@@ -185,14 +187,19 @@ pub async fn check(pods: &Api<Pod>) -> Result<(), Error> {
     if injected { Ok(()) } else { Err(Error::NotInjected) }
 }
 
-/// Builds a pod that is admitted wherever the operator's own pods are, and that needs almost nothing of a quota.
-fn pod() -> Result<Pod, serde_json::Error> {
+/// Builds a pod that policies about images, labels and PodSecurity admit as they do the operator's own pods, and that needs
+/// almost nothing of a quota.
+fn pod(image: &str) -> Result<Pod, serde_json::Error> {
     serde_json::from_value(json!({
-        "metadata": {"generateName": "remora-self-check-", "annotations": {annotation::INJECT: "self-check"}},
+        "metadata": {
+            "generateName": "remora-self-check-",
+            "labels": {"app.kubernetes.io/name": "remora", "app.kubernetes.io/component": "self-check"},
+            "annotations": {annotation::INJECT: "self-check"},
+        },
         "spec": {
             "automountServiceAccountToken": false,
             "containers": [{
-                "name": "nothing", "image": "nothing",
+                "name": "nothing", "image": image,
                 "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "1m", "memory": "1Mi"}},
                 "securityContext": {
                     "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},

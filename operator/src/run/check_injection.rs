@@ -14,6 +14,9 @@ pub struct CheckInjection {
     /// Namespace of the operator. Only its controller's service account may send the dry run.
     #[arg(long, env = "POD_NAMESPACE", default_value = "remora-system")]
     namespace: String,
+    /// Image of the pod in the dry run. It never runs, but the namespace has to admit it.
+    #[arg(long)]
+    image: String,
 }
 
 impl CheckInjection {
@@ -24,7 +27,7 @@ impl CheckInjection {
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
             let client = Client::try_from(process::configuration().await?).context(BAD_CONFIGURATION)?;
-            self_check::check(&Api::namespaced(client, &self.namespace)).await?;
+            self_check::check(&Api::namespaced(client, &self.namespace), &self.image).await?;
             Ok::<_, anyhow::Error>(())
         })?;
         writeln!(out, "injection works: a pod that asks for a sidecar gets one")?;

@@ -53,9 +53,10 @@ pub struct Controller {
     /// Address and port on which the controller accepts signed webhooks of Flagsmith over HTTP. Default: it accepts none.
     #[arg(long, value_name = "ADDRESS")]
     receiver_listen: Option<SocketAddr>,
-    /// Verify every 30 s by a dry run that a new pod gets its sidecar. The replica is ready after the first success.
-    #[arg(long)]
-    self_check: bool,
+    /// Verify every 30 s by a dry run that a new pod with this image gets its sidecar. The image never runs, but the
+    /// namespace has to admit it. The replica is ready after the first success.
+    #[arg(long, value_name = "IMAGE")]
+    self_check: Option<String>,
     /// Evict pods that ask for a sidecar and have none, if a controller will replace them and the self-check succeeds.
     #[arg(long, requires = "self_check")]
     evict_uninjected: bool,
@@ -107,10 +108,10 @@ impl Controller {
     ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + use<'a>> {
         let ca_file = self.ca_bundle.as_deref().map(CaFile::open).transpose()?;
         let (since, works_since) = watch::channel(None);
-        let self_check = self.self_check.then(|| {
+        let self_check = self.self_check.as_ref().map(|image| {
             let ready = process.gate("injection");
             let metrics = process.metrics.register_part(self_check::Metrics::register);
-            SelfCheck::new(process.client.clone(), &self.process.namespace, metrics, ready, since)
+            SelfCheck::new(process.client.clone(), &self.process.namespace, image, metrics, ready, since)
         });
         let self_check = async {
             match self_check {

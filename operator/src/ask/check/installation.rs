@@ -180,11 +180,18 @@ fn dry_run(outcome: &DryRun) -> Finding {
             "check that the webhook's pods are ready, that their Service has endpoints, and that the namespace has no \
              label remora.dev/admission: disabled",
         ),
-        DryRun::Refused { namespace, message } => Finding::new(
+        // Names of the webhook, of the policies and of their objects contain the word.
+        DryRun::Refused { namespace, message } if message.contains("remora") => Finding::new(
             Level::Error,
             subject,
             format!("a new pod in namespace {namespace} is refused: {message}"),
             "if the message names the webhook, see its pods and NetworkPolicies; else repair what the message names",
+        ),
+        DryRun::Refused { namespace, message } => Finding::new(
+            Level::Unknown,
+            subject,
+            format!("not checked, because namespace {namespace} does not admit the pod of the check: {message}"),
+            "see that your own pods there get their sidecar: the pod of the check has an image without a registry, no labels, and almost no resources",
         ),
     }
 }
@@ -283,10 +290,14 @@ mod tests {
     #[test]
     fn every_fault_has_remedy() {
         let namespace = "shop".to_owned();
-        let refused = DryRun::Refused { namespace: namespace.clone(), message: "no".to_owned() };
-        for outcome in [refused, DryRun::NotInjected { namespace: namespace.clone() }] {
+        let refused = |message: &str| DryRun::Refused { namespace: namespace.clone(), message: message.to_owned() };
+        for (outcome, level) in [
+            (refused("failed calling webhook \"pods.remora.dev\": no endpoints"), Level::Error),
+            (refused("admission webhook \"images.example.org\" denied the request"), Level::Unknown),
+            (DryRun::NotInjected { namespace: namespace.clone() }, Level::Error),
+        ] {
             let finding = dry_run(&outcome);
-            assert!(finding.level == Level::Error && !finding.remedy.is_empty(), "{finding:?}");
+            assert!(finding.level == level && !finding.remedy.is_empty(), "{finding:?}");
         }
         assert_eq!(dry_run(&DryRun::Injected { namespace, image: None }).level, Level::Ok);
     }

@@ -262,6 +262,7 @@ mod tests {
         let crowded = names().filter(|name| row(name) % ROWS < ROWS / 64);
         let (usual, crowded) =
             (time_of_move(names().take(COUNT).collect()), time_of_move(crowded.take(COUNT).collect()));
-        assert!(crowded < usual * 8, "{crowded:?}, and {usual:?} for other names");
+        // Look-ups in the table of the snapshot took 360 times as long.
+        assert!(crowded < usual * 40, "{crowded:?}, and {usual:?} for other names");
     }
 }

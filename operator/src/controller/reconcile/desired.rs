@@ -42,9 +42,9 @@ pub(super) struct DesiredSnapshot {
 /// Whether the desired snapshot is published.
 #[derive(Debug)]
 pub(super) enum PublishState {
-    /// It was published.
+    /// The snapshot was published.
     Published,
-    /// It was not published so far.
+    /// The snapshot was not published so far.
     Unpublished {
         /// Published snapshot that it replaces.
         replaces: Option<Arc<Snapshot>>,

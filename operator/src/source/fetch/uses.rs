@@ -79,7 +79,7 @@ impl Fetcher {
         };
         match response.status() {
             status if status.is_success() => {
-                // It may have been the probe after a pause.
+                // The request may have been the probe after a pause.
                 self.limiter.record_answer(&origin, namespace);
                 Ok(())
             }

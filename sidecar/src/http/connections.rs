@@ -23,7 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::Service;
 use rustix::io::Errno;
 use tokio::sync::watch;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 
 use crate::http::body::Body;
 use crate::http::budget::InFlight;
@@ -199,9 +199,16 @@ pub(crate) async fn serve<L, S>(
             _ = stop.changed() => break,
         }
     }
-    drop(listener);
     let deadline = Instant::now() + drain;
+    // The kernel has accepted these connections, and would reset them with the listener.
+    while let Ok(Ok((stream, address))) = timeout(Duration::ZERO, listener.next()).await {
+        connections.borrow_mut().admit::<L, S>(stream, address, &service);
+        tokio::task::yield_now().await;
+    }
+    drop(listener);
     loop {
+        // Before the first check, so that requests that have arrived are read.
+        tokio::time::sleep(Duration::from_millis(5)).await;
         let is_drained = {
             let open = &mut connections.borrow_mut().open;
             open.retain(|Open { progress, .. }| {
@@ -215,7 +222,6 @@ pub(crate) async fn serve<L, S>(
         if is_drained || Instant::now() >= deadline {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -225,7 +231,7 @@ mod tests {
 
     use bytes::Bytes;
     use hyper::service::service_fn;
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::sync::mpsc;
 
     use super::*;
@@ -265,6 +271,37 @@ mod tests {
             closed = tokio::time::timeout(Duration::from_secs(60), talking) => closed.expect("the connection is still open"),
         }
         std::fs::remove_file(&path).unwrap_or_default();
+    }
+
+    #[tokio::test]
+    async fn connection_that_waits_in_the_backlog_is_answered_at_the_end() {
+        const CLIENTS: usize = 32;
+        let listener = crate::http::listen::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+            client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+            clients.push(client);
+        }
+        let service = |progress: Arc<Progress>| {
+            service_fn(move |request: Request<Incoming>| {
+                let mut answer =
+                    Answer::new(http::StatusCode::OK, ContentType::Json, Body::prepared(Bytes::from_static(b"{}")));
+                answer.track(&progress);
+                let headers = request.into_parts().0.headers;
+                std::future::ready(Ok::<_, Infallible>(answer.into_response(headers, false)))
+            })
+        };
+        let (stop, stopped) = watch::channel(false);
+        stop.send(true).unwrap();
+        let limits = Limits::of(CLIENTS, Duration::from_secs(10));
+        serve(listener, Connections::new(limits, &InFlight::of_data()), service, stopped).await;
+        for client in &mut clients {
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer:?}");
+        }
     }
 
     /// Creates connections of these addresses in these phases, each for some seconds, in the order of their arrival.

@@ -201,7 +201,9 @@ pub(crate) async fn serve<L, S>(
     }
     let deadline = Instant::now() + drain;
     // The kernel has accepted these connections, and would reset them with the listener.
-    while let Ok(Ok((stream, address))) = timeout(Duration::ZERO, listener.next()).await {
+    while Instant::now() < deadline
+        && let Ok(Ok((stream, address))) = timeout(Duration::ZERO, listener.next()).await
+    {
         connections.borrow_mut().admit::<L, S>(stream, address, &service);
         tokio::task::yield_now().await;
     }
@@ -302,6 +304,27 @@ mod tests {
             client.read_to_string(&mut answer).await.unwrap();
             assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer:?}");
         }
+    }
+
+    /// A port whose clients connect faster than the server accepts.
+    struct Flood;
+
+    impl Listen for Flood {
+        type Stream = tokio::net::UnixStream;
+
+        async fn next(&self) -> io::Result<(Self::Stream, Option<IpAddr>)> {
+            Ok((tokio::net::UnixStream::pair()?.0, None))
+        }
+    }
+
+    #[tokio::test]
+    async fn flood_of_connections_does_not_keep_the_server_from_its_end() {
+        let (stop, stopped) = watch::channel(false);
+        stop.send(true).unwrap();
+        let limits = Limits { drain: Duration::from_millis(50), ..Limits::of(8, Duration::from_secs(10)) };
+        let service = |_| service_fn(|_| std::future::pending::<Result<Response<Body>, Infallible>>());
+        let serving = serve(Flood, Connections::new(limits, &InFlight::of_data()), service, stopped);
+        tokio::time::timeout(Duration::from_secs(60), serving).await.expect("the server is still accepting");
     }
 
     /// Creates connections of these addresses in these phases, each for some seconds, in the order of their arrival.

@@ -27,7 +27,9 @@ fn template(crds: &str) -> String {
         1,
     );
     assert_ne!(annotated, crds, "the definition has no annotations");
-    format!("{{{{- if .Values.crds.enabled }}}}\n{HEADER}{annotated}{{{{- end }}}}\n")
+    format!(
+        "{{{{- include \"remora.check\" . -}}}}\n{{{{- if .Values.crds.enabled }}}}\n{HEADER}{annotated}{{{{- end }}}}\n"
+    )
 }
 
 fn hold(path: &str, expected: &str) {

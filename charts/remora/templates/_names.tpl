@@ -8,12 +8,12 @@ release whose name contains remora has the prefix, too: without it, an upgrade w
 
 {{/* Labels of every object of the chart. */}}
 {{- define "remora.labels" -}}
-{{- merge (include "remora.labels.own" . | fromYaml) .Values.commonLabels | toYaml -}}
+{{- merge (include "remora.labels.own" . | fromYaml) (.Values.commonLabels | default dict) | toYaml -}}
 {{- end }}
 
 {{- define "remora.labels.own" -}}
 app.kubernetes.io/name: remora
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
@@ -22,7 +22,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{/* Labels that select the pods of one part: [context, part]. */}}
 {{- define "remora.selector" -}}
 app.kubernetes.io/name: remora
-app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
@@ -59,8 +59,8 @@ system:serviceaccount:{{ (index . 0).Release.Namespace }}:{{ include "remora.acc
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "remora.account" . }}
-  namespace: {{ (index . 0).Release.Namespace }}
+  name: {{ include "remora.account" . | quote }}
+  namespace: {{ (index . 0).Release.Namespace | quote }}
   labels:
     {{- include "remora.labels" (index . 0) | nindent 4 }}
   {{- with $account.annotations }}

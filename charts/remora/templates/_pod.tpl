@@ -11,7 +11,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ $name }}
-  namespace: {{ .context.Release.Namespace }}
+  namespace: {{ .context.Release.Namespace | quote }}
   labels:
     {{- include "remora.labels" .context | nindent 4 }}
     app.kubernetes.io/component: {{ .part }}
@@ -33,13 +33,13 @@ spec:
   template:
     metadata:
       labels:
-        {{- merge (include "remora.selector" (list .context .part) | fromYaml) .values.podLabels .context.Values.commonLabels | toYaml | nindent 8 }}
+        {{- merge (include "remora.selector" (list .context .part) | fromYaml) (.values.podLabels | default dict) (.context.Values.commonLabels | default dict) | toYaml | nindent 8 }}
       {{- with .values.podAnnotations }}
       annotations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
     spec:
-      serviceAccountName: {{ include "remora.account" (list .context .part) }}
+      serviceAccountName: {{ include "remora.account" (list .context .part) | quote }}
       {{- if $onHost }}
       hostNetwork: true
       {{- end }}
@@ -55,10 +55,10 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- with .values.priorityClassName }}
-      priorityClassName: {{ . }}
+      priorityClassName: {{ . | quote }}
       {{- end }}
       nodeSelector:
-        {{- toYaml (merge (dict) .values.nodeSelector (dict "kubernetes.io/os" "linux")) | nindent 8 }}
+        {{- toYaml (merge (dict) (.values.nodeSelector | default dict) (dict "kubernetes.io/os" "linux")) | nindent 8 }}
       {{- with .values.tolerations }}
       tolerations:
         {{- toYaml . | nindent 8 }}
@@ -78,12 +78,12 @@ spec:
         {{- range $volume, $secret := .secrets }}
         - name: {{ $volume }}
           secret:
-            secretName: {{ $secret }}
+            secretName: {{ $secret | quote }}
         {{- end }}
         {{- with .caBundle }}
         - name: ca-bundle
           configMap:
-            name: {{ .configMap }}
+            name: {{ .configMap | quote }}
             items: [{key: {{ .key | quote }}, path: ca.crt}]
         {{- end }}
       {{- end }}
@@ -137,7 +137,7 @@ spec:
             httpGet: {path: /readyz, port: admin}
             periodSeconds: 2
           resources:
-            {{- toYaml .values.resources | nindent 12 }}
+            {{- .values.resources | default dict | toYaml | nindent 12 }}
           terminationMessagePolicy: FallbackToLogsOnError
           {{- if or .secrets .caBundle }}
           volumeMounts:
@@ -170,7 +170,7 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: {{ include "remora.name" .context }}-{{ .part }}
-  namespace: {{ .context.Release.Namespace }}
+  namespace: {{ .context.Release.Namespace | quote }}
   labels:
     {{- include "remora.labels" .context | nindent 4 }}
 spec:

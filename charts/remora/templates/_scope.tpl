@@ -14,8 +14,8 @@ matchExpressions:
   - key: kubernetes.io/metadata.name
     operator: NotIn
     values:
-      {{- range without (concat (list "kube-system" "kube-node-lease") .Values.webhook.excludedNamespaces | uniq) .Release.Namespace }}
-      - {{ . }}
+      {{- range without (concat (list "kube-system" "kube-node-lease") (.Values.webhook.excludedNamespaces | default list) | uniq) .Release.Namespace }}
+      - {{ . | quote }}
       {{- end }}
   {{- with .Values.controller.namespaces }}
   - key: kubernetes.io/metadata.name

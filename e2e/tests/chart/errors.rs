@@ -15,7 +15,12 @@ fn errors_name_value_fault_and_remedy() {
         ),
         (
             at("sidecar", &Value::Null),
-            "sidecar is missing, as after an upgrade with --reuse-values from an older chart: upgrade with --reset-then-reuse-values",
+            "sidecar.await is missing, as after an upgrade with --reuse-values from an older chart: upgrade with --reset-then-reuse-values",
+        ),
+        (
+            at("webhook.replicas", &Value::Null),
+            "webhook.replicas is missing, as after an upgrade with --reuse-values from an older chart: upgrade with --reset-then-reuse-values. If \
+             your values set it, or its section, to null, remove that line",
         ),
         (
             at("sidecar.resources", &json!({"requests": {"cpu": "0.3"}, "limits": {"cpu": "250m"}})),

@@ -31,15 +31,15 @@ fn chart() -> PathBuf {
 const MORE: [&str; 1] = ["admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"];
 
 fn helm(arguments: &[&str], values: &Value) -> Output {
-    helm_on(&chart(), arguments, values)
+    helm_on(&chart(), "remora-system", arguments, values)
 }
 
-/// Runs helm on a chart in another directory.
-fn helm_on(chart: &Path, arguments: &[&str], values: &Value) -> Output {
+/// Runs helm on a chart in another directory, in a namespace.
+fn helm_on(chart: &Path, namespace: &str, arguments: &[&str], values: &Value) -> Output {
     let mut child = Command::new("helm")
         .args(arguments)
         .arg(chart)
-        .args(["--values", "-", "--namespace", "remora-system", "--kube-version", "1.34.0"])
+        .args(["--values", "-", "--namespace", namespace, "--kube-version", "1.34.0"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -57,11 +57,20 @@ fn render_as(release: &str, values: &Value) -> Result<String, String> {
 /// Does the same for a cluster that has these additional APIs.
 fn render_on(more: &[&str], release: &str, values: &Value) -> Result<String, String> {
     let apis = more.iter().flat_map(|api| ["--api-versions", api]);
-    let output = helm(&["template", release].into_iter().chain(apis).collect::<Vec<_>>(), values);
+    output_of(&helm(&["template", release].into_iter().chain(apis).collect::<Vec<_>>(), values))
+}
+
+/// Does the same in this namespace.
+fn render_in(namespace: &str, release: &str, values: &Value) -> Result<String, String> {
+    let [api] = MORE;
+    output_of(&helm_on(&chart(), namespace, &["template", release, "--api-versions", api], values))
+}
+
+fn output_of(output: &Output) -> Result<String, String> {
     if output.status.success() {
-        Ok(String::from_utf8(output.stdout).unwrap())
+        Ok(String::from_utf8(output.stdout.clone()).unwrap())
     } else {
-        Err(String::from_utf8(output.stderr).unwrap())
+        Err(String::from_utf8(output.stderr.clone()).unwrap())
     }
 }
 

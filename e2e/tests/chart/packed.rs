@@ -47,7 +47,7 @@ impl Packed {
     }
 
     pub(super) fn render(&self, values: &Value) -> Objects {
-        let output = helm_on(&self.0, &["template", "remora"], values);
+        let output = helm_on(&self.0, "remora-system", &["template", "remora"], values);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         objects(&String::from_utf8(output.stdout).unwrap())
     }

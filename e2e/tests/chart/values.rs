@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{at, chart, merged, render_as};
+use super::{at, chart, merged, objects, render_as, render_in};
 
 /// Returns the other values that a value requires to have an effect.
 fn beside(path: &str) -> Value {
@@ -177,5 +177,118 @@ fn every_value_has_effect_and_schema() {
         if !is_open {
             assert!(wrong.unwrap_err().contains("don't meet the specifications of the schema"), "{path}");
         }
+    }
+}
+
+/// Returns the paths of all values, and of the sections that they are in, with the defaults.
+fn paths(path: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
+    if !path.is_empty() {
+        found.insert(path.to_owned(), value.clone());
+    }
+    for (key, value) in value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|_| !path.ends_with("er.resources") && !path.ends_with("webhook.resources"))
+    {
+        paths(&format!("{path}{}{key}", if path.is_empty() { "" } else { "." }), value, found);
+    }
+}
+
+#[test]
+fn schema_refuses_what_the_api_server_would() {
+    let long = "a".repeat(64);
+    for (path, wrong) in [
+        ("webhook.excludedNamespaces", json!(["it's"])),
+        ("webhook.excludedNamespaces", json!([""])),
+        ("controller.namespaces", json!(["Upper"])),
+        ("commonLabels", json!({"a": "two words"})),
+        ("commonLabels", json!({"a b": "c"})),
+        ("commonLabels", json!({"a": long})),
+        ("controller.podLabels", json!({"example.org/": "b"})),
+        ("controller.podAnnotations", json!({"a b": "c"})),
+        ("image.operator.repository", json!("registry.example.org/Upper")),
+        ("image.sidecar.repository", json!("a b")),
+    ] {
+        let error = render_as("remora", &at(path, &wrong)).unwrap_err();
+        assert!(error.contains("don't meet the specifications of the schema"), "{path}: {error}");
+    }
+    for (path, right) in [
+        ("webhook.excludedNamespaces", json!(["kube-public", "0"])),
+        ("commonLabels", json!({"example.org/a_B.c": "", "a": "b_C.9"})),
+        ("controller.podAnnotations", json!({"example.org/a": "any text: {}"})),
+        ("image.operator.repository", json!("Registry.example.org:5000/mirror/remora-operator")),
+        ("image.sidecar.repository", json!("a__b/c")),
+    ] {
+        render_as("remora", &at(path, &right)).unwrap();
+    }
+}
+
+/// `podLabels:` with nothing but comments below it is null, and Helm then removes the default.
+#[test]
+fn value_that_is_null_is_empty_or_the_error_names_it() {
+    let values = std::fs::read_to_string(chart().join("values.yaml")).unwrap();
+    let mut found = BTreeMap::new();
+    paths("", &serde_yaml::from_str(&values).unwrap(), &mut found);
+    assert!(found.len() > 100, "{}", found.len());
+    let empty = [json!(""), json!([]), json!({}), json!(false)];
+    for (path, default) in found {
+        let with = |value: &Value| render_as("remora", &merged(beside(&path), &at(&path, value)));
+        match with(&Value::Null) {
+            Ok(_) if path.ends_with(".resources") => {}
+            Ok(text) => {
+                assert!(empty.contains(&default), "{path} is {default} by default, and null is accepted");
+                assert_eq!(text, with(&default).unwrap(), "{path}");
+            }
+            Err(error) => assert!(
+                error.contains(&format!("{path} is ")) || error.contains(&format!("{path}.")),
+                "{path}: {error}"
+            ),
+        }
+    }
+}
+
+/// YAML reads these words as booleans, as nothing or as numbers where they are not quoted.
+#[test]
+fn names_that_yaml_reads_as_other_values_stay_names() {
+    for name in ["on", "yes", "null", "true", "1e3", "0x1f", "123"] {
+        let account = json!({"create": false, "name": name});
+        let values = json!({
+            "fullnameOverride": if name.starts_with(|first: char| first.is_ascii_digit()) { "" } else { name },
+            "controller": {"priorityClassName": name, "serviceAccount": account, "namespaces": [name]},
+            "webhook": {"excludedNamespaces": [format!("{name}2")], "certificates": {"source": "Secret", "secretName": name, "caBundle": "-----BEGIN CERTIFICATE-----\n"}},
+            "networkPolicy": {"enabled": true},
+            "monitoring": {"alerts": {"enabled": true}, "dashboard": {"enabled": true}, "podMonitors": {"enabled": true}},
+            "caBundle": {"configMap": name},
+            "receiver": {"enabled": true},
+            "crds": {"enabled": false},
+        });
+        let mut texts = 0;
+        for object in objects(&render_in(name, name, &values).unwrap()).values() {
+            assert_names_are_texts(object, "", &mut texts);
+        }
+        assert!(texts > 100, "{texts}");
+    }
+}
+
+/// Fails unless every name, namespace and label is a text.
+fn assert_names_are_texts(value: &Value, path: &str, texts: &mut usize) {
+    const NAMES: [&str; 6] = [
+        "/name",
+        "/namespace",
+        "/secretName",
+        "/priorityClassName",
+        "/serviceAccountName",
+        "/app.kubernetes.io/instance",
+    ];
+    if NAMES.iter().any(|end| path.ends_with(end)) {
+        assert!(value.is_string(), "{path} is {value}");
+        *texts += 1;
+    }
+    for (key, value) in value.as_object().into_iter().flatten() {
+        assert_names_are_texts(value, &format!("{path}/{key}"), texts);
+    }
+    for value in value.as_array().into_iter().flatten() {
+        assert_names_are_texts(value, path, texts);
     }
 }

@@ -44,7 +44,7 @@ use self::{
 };
 pub use self::{
     error::Error,
-    metadata::ConfigMapMetadata,
+    metadata::{ConfigMapMetadata, metadata_bytes},
     owner::{Destination, Owner},
     permits::Permits,
     record::{ArchivedRevision, Record},

@@ -1,6 +1,7 @@
 //! Objects of a watch, by the environments that they belong to, so that a step about one environment reads no object of
 //! another. The watch may lag, so writes of this process are entered as well, and older events do not undo them.
 
+pub mod bounded;
 mod content;
 mod large_parts;
 pub mod pages;

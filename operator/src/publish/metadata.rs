@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::names::{EnvironmentName, FIELD_MANAGER, annotation, label},
-    watched::{View, partial::PartialObject, selection::Selection},
+    watched::{View, bounded, partial::PartialObject, selection::Selection},
 };
 
 /// Largest length of an annotation in bytes, except of the record.
@@ -50,6 +50,13 @@ impl Selection for ObjectSelection {
 
 /// Metadata of a ConfigMap, without the parts that the controller does not read.
 pub type ConfigMapMetadata = PartialObject<ConfigMap, ObjectSelection>;
+
+/// Returns the memory that the metadata of a published object takes in bytes, without its record: records have a bound of
+/// their own.
+#[must_use]
+pub fn metadata_bytes(object: &ConfigMapMetadata) -> usize {
+    bounded::metadata_bytes(&object.metadata).saturating_sub(record_bytes(&object.metadata))
+}
 
 /// Returns what the publisher reads of this metadata.
 pub(super) fn selected(metadata: ObjectMeta) -> ObjectMeta {

@@ -20,11 +20,13 @@ use crate::{
         names::{EnvironmentName, Format, sidecar},
     },
     injection::{Slots, pods, quantity::Quantity},
-    watched::{Feed, View, Views, Watched, watched},
+    watched::{Feed, View, Views, Watched, bounded::bounded, watched},
 };
 
 /// Number of pods in a page of the watch's list. The text of a page is in memory as a whole, and a pod may have 1.5 MiB.
 const PAGE: u32 = 25;
+/// Memory of the view that an environment has of a pod, in bytes, without the name of the pod.
+const VIEW_BYTES: usize = 600;
 /// Number of pod names in a message.
 const NAMED: usize = 3;
 
@@ -51,7 +53,8 @@ pub async fn follow(api: Api<InjectedPod>, mut feed: RunningPodsFeed) {
         page_size: Some(PAGE),
         ..watcher::Config::default()
     };
-    let mut events = watcher(api, selected).default_backoff().boxed();
+    let events = bounded(watcher(api, selected), "injected pods", view_bytes);
+    let mut events = events.default_backoff().boxed();
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => drop(feed.apply_watcher_event(&event)),
@@ -59,6 +62,11 @@ pub async fn follow(api: Api<InjectedPod>, mut feed: RunningPodsFeed) {
         }
     }
     std::future::pending::<()>().await;
+}
+
+/// Returns the memory that the views of the pod take in bytes.
+fn view_bytes(pod: &InjectedPod) -> usize {
+    views(pod).iter().map(|(_, view)| VIEW_BYTES + view.name.len()).sum()
 }
 
 /// Returns what each environment that the pod serves needs to know of it.

@@ -24,7 +24,7 @@ use kube::{
 use tokio::sync::watch;
 
 use self::{
-    environment_object::{EnvironmentObject, environments},
+    environment_object::{EnvironmentObject, environment_bytes, environments},
     first_pass::end_first_pass,
     referrers::{Referrers, SeenVersions, WatchedEnvironment, read_by},
 };
@@ -35,6 +35,7 @@ use crate::{
     publish::{self, ConfigMapMetadata, SURPLUS_GRACE},
     rollout::{self, InjectedPod},
     source::{receiver::FirstPass, trigger::TriggerRequest},
+    watched::bounded::bounded,
 };
 
 /// Time between two removals of the state of deleted environments.
@@ -66,14 +67,16 @@ async fn run_in(
     let (client, metrics) = (deps.client.clone(), deps.metrics.clone());
     let config_maps = || in_scope::<ConfigMapMetadata>(&bounds.pages.bound(&client), namespace);
     let (objects, mut feed) = publish::objects();
-    let ours = watcher(config_maps(), selecting(label::REMORA, "="))
+    let ours = watcher(config_maps(), selecting(label::REMORA, "="));
+    let ours = bounded(ours, "ConfigMaps with the label of Remora", publish::metadata_bytes)
         .default_backoff()
         .inspect_err(|error| tracing::warn!(%error, "cannot watch the published ConfigMaps: trying again"))
         .flat_map(move |event| stream::iter(event.map(|event| feed.apply_watcher_event(&event)).unwrap_or_default()))
         .filter(|touched| std::future::ready(!touched.name.is_empty()))
         .map(|touched| ObjectRef::new(&touched.name).within(&touched.namespace));
     let (known, writer) = reflector::store();
-    let environments = environments(in_scope::<EnvironmentObject>(&bounds.pages.bound(&client), namespace))
+    let environments = environments(in_scope::<EnvironmentObject>(&bounds.pages.bound(&client), namespace));
+    let environments = bounded(environments, "FeatureEnvironments", environment_bytes)
         .default_backoff()
         .inspect_err(|error| tracing::warn!(%error, "cannot watch the FeatureEnvironments: trying again"))
         .reflect(writer)

@@ -9,6 +9,8 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::watched::bounded::{bounded, metadata_bytes};
+
 /// Cache of all objects of the kind `K`.
 #[derive(Clone)]
 pub(super) struct Cache<K: Resource<DynamicType: Eq + Hash> + 'static> {
@@ -30,8 +32,9 @@ where
         let writer = reflector::store::Writer::new(kind.clone());
         let known = writer.as_reader();
         let watching = async move {
-            let events = watcher(api, watcher::Config::default()).default_backoff();
-            let mut events = events.reflect(writer).boxed();
+            let events =
+                bounded(watcher(api, watcher::Config::default()), name, |object| metadata_bytes(object.meta()));
+            let mut events = events.default_backoff().reflect(writer).boxed();
             loop {
                 match events.next().await {
                     Some(Ok(_)) => {}

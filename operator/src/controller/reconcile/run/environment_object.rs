@@ -2,7 +2,7 @@
 
 use futures::{Stream, TryStreamExt};
 use kube::{
-    Api,
+    Api, Resource,
     core::{DeserializeGuard, error_boundary::InvalidObject},
     runtime::watcher::{self, Event, watcher},
 };
@@ -13,6 +13,7 @@ use super::referrers::WatchedEnvironment;
 use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentSpec, FeatureEnvironmentStatus, names::annotation},
     watched::{
+        bounded::metadata_bytes,
         partial::{Fields, PartialObject},
         selection::Selection,
     },
@@ -36,6 +37,21 @@ pub(super) fn environments(
         Event::InitApply(object) => Event::InitApply(watched(object)),
         Event::InitDone => Event::InitDone,
     })
+}
+
+/// Memory of an environment beside its object, in bytes: its state, its tasks and its metrics.
+const STATE_BYTES: usize = 6 << 10;
+
+/// Returns the memory that an environment takes in bytes, without its snapshot and its documents, which have bounds of their
+/// own. A text is in memory twice, in the object and in the state.
+pub(super) fn environment_bytes(environment: &WatchedEnvironment) -> usize {
+    let texts = match &environment.0 {
+        Ok(environment) => {
+            serde_json::to_string(&(&environment.spec, &environment.status)).map_or(0, |texts| texts.len())
+        }
+        Err(invalid) => invalid.error.len(),
+    };
+    STATE_BYTES + metadata_bytes(environment.meta()) + 2 * texts
 }
 
 /// Metadata of a FeatureEnvironment that the controller reads.
@@ -78,7 +94,6 @@ fn watched(object: EnvironmentObject) -> WatchedEnvironment {
 
 #[cfg(test)]
 mod tests {
-    use kube::Resource;
     use serde_json::json;
 
     use super::*;

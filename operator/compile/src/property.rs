@@ -1,6 +1,7 @@
 //! Properties of conditions: a trait, or a place in the evaluation context that a JSONPath names.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use remora_snapshot::model::{Derivation, FlagField, Property};
 
@@ -13,6 +14,9 @@ pub(super) type Constant<'a> = dyn Fn(&[&str]) -> Option<String> + 'a;
 pub(super) struct Properties<'a> {
     list: Vec<Property>,
     known: HashMap<Option<String>, usize>,
+    /// Constants that were read, by their path. Each spelling of a path is a property of its own, and a constant may be as
+    /// large as the document.
+    constants: HashMap<Vec<String>, Option<Arc<str>>>,
     features: &'a HashMap<&'a str, usize>,
     constant: &'a Constant<'a>,
 }
@@ -20,7 +24,7 @@ pub(super) struct Properties<'a> {
 impl<'a> Properties<'a> {
     /// Creates an empty list. `features` maps names of features to their indexes.
     pub(super) fn new(features: &'a HashMap<&'a str, usize>, constant: &'a Constant<'a>) -> Self {
-        Self { list: Vec::new(), known: HashMap::new(), features, constant }
+        Self { list: Vec::new(), known: HashMap::new(), constants: HashMap::new(), features, constant }
     }
 
     pub(super) fn into_list(self) -> Vec<Property> {
@@ -62,8 +66,8 @@ impl<'a> Properties<'a> {
         if !text.starts_with("$.") {
             return Ok(Derivation::Plain);
         }
-        let names = names(text).ok_or_else(|| refusal(text))?;
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let path = names(text).ok_or_else(|| refusal(text))?;
+        let names: Vec<&str> = path.iter().map(String::as_str).collect();
         Ok(match names.as_slice() {
             ["identity", "identifier"] => Derivation::Identifier,
             ["identity", "key"] => Derivation::IdentityKey,
@@ -74,8 +78,21 @@ impl<'a> Properties<'a> {
                 (Some(feature), field) => Derivation::Flag { feature: *feature, field },
                 (None, _) => Derivation::Plain,
             },
-            path => (self.constant)(path).map_or(Derivation::Plain, Derivation::Constant),
+            _ => self.constant(path).map_or(Derivation::Plain, Derivation::Constant),
         })
+    }
+}
+
+impl Properties<'_> {
+    /// Returns the constant at a path. It is read once.
+    fn constant(&mut self, path: Vec<String>) -> Option<Arc<str>> {
+        if let Some(known) = self.constants.get(&path) {
+            return known.clone();
+        }
+        let names: Vec<&str> = path.iter().map(String::as_str).collect();
+        let constant = (self.constant)(&names).map(Arc::from);
+        self.constants.insert(path, constant.clone());
+        constant
     }
 }
 

@@ -8,6 +8,17 @@ pub(crate) type Shape = (&'static str, fn(usize) -> String);
 
 /// All shapes.
 pub(crate) const SHAPES: &[Shape] = &[
+    ("property-of-one-constant", |size| {
+        // White space between the names of a path makes it another property.
+        let spelled = |n: usize| format!("$.environment{}{}.name", " ".repeat(n % 40), "\\n".repeat(n / 40 % 40));
+        let conditions = numbered(size / 2, |n| format!(r#"{{"operator":"IS_SET","property_":"{}"}}"#, spelled(n)));
+        let name = format!(r#""name":"{}","project""#, "n".repeat(size / 2));
+        environment(&feature(0), &segment(1, &rule("ALL", &conditions), &feature(0)), "").replacen(
+            r#""project""#,
+            &name,
+            1,
+        )
+    }),
     ("in-array", |size| in_value(&format!("[{}]", numbered(size, |n| format!(r#""m{n}""#))))),
     ("in-array-of-ones", |size| in_value(&format!("[{}]", times(size, "1,", "1")))),
     ("in-array-of-lists", |size| in_value(&format!("[[{}]]", times(size, "[],", "[]")))),

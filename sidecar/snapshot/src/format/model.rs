@@ -319,8 +319,8 @@ pub enum Derivation {
     IdentityKey,
     /// The value of another property with a smaller index (`$.identity.traits.x` is `x`).
     SameAs(usize),
-    /// A constant of the environment, as a JSON token.
-    Constant(Json),
+    /// A constant of the environment, as a JSON token. Many properties may have the same one.
+    Constant(Arc<str>),
     /// A member of another flag's result.
     Flag {
         /// Index in [`Environment::features`].

@@ -42,7 +42,8 @@ impl Overruns {
     /// True if a line is due at this second. Only one caller gets true.
     fn is_due(&self, now: u64) -> bool {
         let logged = self.logged.load(Ordering::Relaxed);
-        let due = logged == 0 || now.saturating_sub(logged) >= LOG_INTERVAL;
+        // A clock that was set back does not silence the log.
+        let due = logged == 0 || now.abs_diff(logged) >= LOG_INTERVAL;
         due && self.logged.compare_exchange(logged, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
@@ -87,7 +88,9 @@ mod tests {
         assert!(!overruns.is_due(1000));
         assert!(!overruns.is_due(1000 + LOG_INTERVAL - 1));
         assert!(overruns.is_due(1000 + LOG_INTERVAL));
-        assert!(!overruns.is_due(0), "a clock that was set back");
+        assert!(!overruns.is_due(1000 + 1), "a clock that was set back by less than the interval");
+        assert!(overruns.is_due(1), "a clock that was set back by more");
+        assert!(!overruns.is_due(2));
     }
 
     #[test]

@@ -93,8 +93,19 @@ impl Listen for TcpListener {
         let (stream, address) = self.accept().await?;
         // Each answer is written as a whole, so Nagle's algorithm would only delay it.
         let _ = stream.set_nodelay(true);
-        // A listener of both families reports an IPv4 address as part of an IPv6 address.
-        Ok((stream, Some(address.ip().to_canonical())))
+        Ok((stream, Some(client(address.ip()))))
+    }
+}
+
+/// Returns the address by which connections of one client count together: an IPv4 address, or the /64 of an IPv6 address,
+/// because one machine may have a whole /64.
+fn client(address: IpAddr) -> IpAddr {
+    // A listener of both families reports an IPv4 address as part of an IPv6 address.
+    match address.to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
+        }
+        address => address,
     }
 }
 
@@ -147,6 +158,20 @@ impl Listen for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_one_machine_are_one_client() {
+        for (address, expected) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:2::9", "2001:db8:1:2::"),
+            ("2001:db8:1:3::9", "2001:db8:1:3::"),
+            ("::1", "::1"),
+        ] {
+            assert_eq!(client(address.parse().unwrap()).to_string(), expected);
+        }
+    }
 
     #[tokio::test]
     async fn unspecified_address_is_of_both_families() {

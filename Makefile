@@ -7,6 +7,10 @@ STEP := e2e/cluster/part.sh
 SUMMARY := e2e/cluster/summary.sh
 # Example: CARGO_FLAGS=--locked.
 export CARGO_FLAGS ?=
+# A machine that runs the tests once has no use for the files of incremental compilation, which take more than 10 GB.
+ifeq ($(CI),true)
+export CARGO_INCREMENTAL ?= 0
+endif
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +41,7 @@ check: requirements ## Check format, lints and workflows
 unit: requirements ## Run the tests that need no cluster, and list those that did not run
 	@$(SUMMARY) $(STEP) "tests without a cluster" cargo test $(CARGO_FLAGS) --workspace --exclude remora-e2e
 
-e2e: ## Run the tests that need a cluster (KUBERNETES=1.36: on that version)
+e2e: ## Run the tests that need a cluster (KUBERNETES=1.37: on that version)
 	@$(STEP) "tests on a cluster" e2e/cluster/with.sh --restore e2e/cluster/previous.sh cargo test $(CARGO_FLAGS) -p remora-e2e --no-fail-fast -- --test-threads 6
 
 bench: ## Measure Remora against bare hyper and Flagsmith's engine, and print a table (PART=population, documents or sizes: only that part)
@@ -115,6 +119,10 @@ publish: ## Push the images and the chart of the release to REGISTRY, and sign t
 
 release-upload: ## Create the release RELEASE_TAG on GitHub with its files
 	@e2e/release/upload.sh "$(RELEASE_TAG)"
+
+.PHONY: give-back
+give-back: ## Give what root has made in target and in the caches to the user OWNER
+	@chown -R "$(OWNER)" target "$${XDG_CACHE_HOME:-$$HOME/.cache}/remora" "$${CARGO_HOME:-$$HOME/.cargo}/registry"
 
 images: ## Build the programs and load their images into the local cluster
 	@$(STEP) images e2e/cluster/images.sh

@@ -27,7 +27,7 @@ cgroup_roots() {
 }
 
 prepare_host() {
-  local root module
+  local root module direction
   for module in br_netfilter overlay; do
     modprobe "$module" 2>/dev/null || true # they may be built into the kernel
   done
@@ -40,6 +40,16 @@ prepare_host() {
     ip address add "$REMORA_NODE_IP/24" dev "$REMORA_BRIDGE"
     ip link set "$REMORA_BRIDGE" up
   fi
+  # Docker drops whatever it does not forward itself, also between pods.
+  if iptables -S FORWARD 2>/dev/null | grep -qx -- '-P FORWARD DROP'; then
+    stop_forwarding
+    for direction in -i -o; do iptables -I FORWARD "$direction" "$REMORA_BRIDGE" -j ACCEPT; done
+  fi
+}
+
+stop_forwarding() {
+  local direction
+  for direction in -i -o; do iptables -D FORWARD "$direction" "$REMORA_BRIDGE" -j ACCEPT 2>/dev/null || true; done
 }
 
 drop_service_rules() {
@@ -66,6 +76,7 @@ release_host() {
     ip netns delete "$mounted"
   done
   ip link delete "$REMORA_BRIDGE" 2>/dev/null || true
+  stop_forwarding
   drop_service_rules
   for _ in {1..50}; do # a cgroup is busy until its last process has exited completely
     remaining=
@@ -105,4 +116,5 @@ what_is_left() {
     if [ -d "$root/$REMORA_CGROUP" ]; then echo "control group $root/$REMORA_CGROUP"; fi
   done
   nft list tables | grep -E ' kube-proxy$'
+  iptables -S FORWARD 2>/dev/null | grep -w "$REMORA_BRIDGE"
 }

@@ -16,10 +16,18 @@ slowly "remora-tools and remora-sidecar for amd64" "$build/arm64/amd64.log" \
   cargo build --locked -p remora-tools -p remora-sidecar --bin remora-tools --bin remora-sidecar
 export CARGO_NET_OFFLINE=true
 PATH=$root/bin:$PATH CARGO_TARGET_DIR=$build/arm64 ARCHITECTURES=arm64 RELEASE_DIRECTORY=$programs e2e/release/programs.sh
-for program in remora-operator remora-sidecar; do ln -sf "$program-linux-arm64" "$programs/$program"; done
 emulator=$root/usr/bin/qemu-aarch64
-"$emulator" "$programs/remora-operator" --version
-e2e/release/arm64/same.sh "$emulator" "$build/debug" "$programs"
+# The programs of this compiler, and those of a release that is here already, which another compiler has built.
+for directory in "$programs" target/release/remora-*/; do
+  [ -e "$directory/remora-operator-linux-arm64" ] || continue
+  tried=$(mktemp -d "$build/arm64/XXXXXX")
+  for program in remora-operator remora-sidecar; do
+    install -m 755 "$directory/$program-linux-arm64" "$tried/$program" # an artifact of a workflow has lost its permissions
+  done
+  say "programs for arm64 of $directory: $("$emulator" "$tried/remora-operator" --version)"
+  e2e/release/arm64/same.sh "$emulator" "$build/debug" "$tried"
+  rm -r "$tried"
+done
 
 export CARGO_TARGET_DIR=$build/arm64 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export RUSTFLAGS="-C target-feature=+crt-static -A linker-messages"

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::packed::root;
 
-const WORKFLOWS: [&str; 3] = ["advisories.yaml", "checks.yaml", "release.yaml"];
+const WORKFLOWS: [&str; 4] = ["advisories.yaml", "checks.yaml", "release.yaml", "searches.yaml"];
 
 pub(crate) fn workflow(name: &str) -> String {
     std::fs::read_to_string(root().join(".github/workflows").join(name)).unwrap()
@@ -16,10 +16,7 @@ fn workflows_run_make_targets_only() {
     let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
     for name in WORKFLOWS {
         let workflow: Value = serde_yaml::from_str(&workflow(name)).unwrap();
-        let jobs = workflow["jobs"].as_object().unwrap().values();
-        // A job that calls another workflow has no steps.
-        let steps = jobs.flat_map(|job| job["steps"].as_array().into_iter().flatten());
-        let commands: Vec<&str> = steps.filter_map(|step| step["run"].as_str()).collect();
+        let commands: Vec<String> = workflow["jobs"].as_object().unwrap().values().flat_map(commands).collect();
         assert!(!commands.is_empty(), "{name}");
         for command in commands {
             let mut words = command.split(' ');
@@ -27,6 +24,29 @@ fn workflows_run_make_targets_only() {
             let target = words.next().unwrap();
             assert!(makefile.contains(&format!("\n{target}: ")), "{name}: there is no target {target}");
         }
+    }
+}
+
+/// Returns the commands of a job, for each target that its matrix names.
+fn commands(job: &Value) -> Vec<String> {
+    // A job that calls another workflow has no steps.
+    let steps = job["steps"].as_array().into_iter().flatten();
+    let targets: Vec<&str> = job["strategy"]["matrix"]["target"]
+        .as_array()
+        .map_or_else(|| vec![""], |targets| targets.iter().map(|target| target.as_str().unwrap()).collect());
+    let commands = steps.filter_map(|step| step["run"].as_str());
+    commands.flat_map(|run| targets.iter().map(move |target| run.replace("${{ matrix.target }}", target))).collect()
+}
+
+/// SECURITY.md says which versions of cosign check signatures rightly.
+#[test]
+fn workflows_install_the_version_of_cosign_that_users_are_asked_for() {
+    let security = std::fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    for name in ["checks.yaml", "release.yaml"] {
+        let text = workflow(name);
+        let version = text.lines().find_map(|line| line.trim().strip_prefix("cosign-release: v")).unwrap();
+        assert!(security.contains(&format!("cosign {version} or later")), "{name}: {version}");
+        assert!(text.contains("sigstore/cosign-installer@"), "{name}");
     }
 }
 

@@ -36,6 +36,12 @@ async fn restarted_container_runtime_leaves_pods_served_and_manages_them_again()
         let app = case.pod(&App::new("shop").inject("storefront")).await?;
         let pods = case.deployment(&App::new("crashing").inject("storefront").seeing_processes(), 1).await?;
         let crashing = pods.first().context("the Deployment has no pod")?;
+        let alone = async {
+            node.kill("containerd").await?;
+            served(&app).await
+        };
+        let alone = alone.await.context("without containerd, beside a kubelet that runs");
+        and_restoration(alone, node.restore().await)?;
         let without = async {
             node.kill("kubelet").await?;
             node.kill("containerd").await?;

@@ -32,8 +32,8 @@ use crate::{
 const CONCURRENT_PATCHES: usize = 8;
 /// Number of patches in flight for all environments.
 const PATCHES: usize = 16;
-/// Time between the beginnings of two patches: 200 a second, which takes less than one of the seats that an API server
-/// gives to clients of its kind.
+/// Time between the beginnings of two patches: 200 a second. A patch that takes 5 ms then occupies one seat of the API
+/// server's priority level; the chart gives the controller a level of its own.
 const GAP: Duration = Duration::from_millis(5);
 /// Age of a revision at which a new pod starts with it, because each kubelet has its objects. Clocks may differ by the
 /// larger part of this time.

@@ -130,10 +130,13 @@ impl Scene<'_> {
         self.change(&large).await?;
         self.change_all(&everything).await?;
         let rolled = (size.pods / 10).min(large.pods);
-        self.phase(&format!("a rollout replaces {rolled} pods"), async |scene| {
-            scene.fleet.roll(&scene.sidecars, rolled).await
-        })
-        .await?;
+        let row = self
+            .phase(&format!("a rollout replaces {rolled} pods"), async |scene| {
+                scene.fleet.roll(&scene.sidecars, rolled).await
+            })
+            .await?;
+        let requests = row.requests.len() as f64 / rolled.max(1) as f64;
+        self.goals.at_most("requests for each pod that a rollout replaces", 0.5, requests);
         self.restarts(&large).await?;
         self.delete(&everything).await?;
         let peak = self.rows.iter().map(|row| row.usage.peak).fold(0.0, f64::max);

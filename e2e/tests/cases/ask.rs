@@ -3,9 +3,12 @@
 use std::{os::unix::fs::PermissionsExt as _, path::Path, process::Stdio};
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PostParams};
-use remora_e2e::harness::{App, Case, program, with_namespace};
+use k8s_openapi::api::{
+    core::v1::Pod,
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::api::{Api, DeleteParams, PostParams};
+use remora_e2e::harness::{App, Case, program, root, with_namespace};
 use serde_json::{Value, json};
 
 /// Runs `kubectl remora` in the case's namespace. Returns the exit code, and what it printed on both streams.
@@ -120,6 +123,37 @@ async fn missing_right_is_named() -> anyhow::Result<()> {
         let right = format!("missing right: get featureenvironments.remora.dev in namespace {}", case.namespace);
         expect(&case, &["--as", &nobody, "flags", "storefront"], 3, &right).await?;
         Ok(())
+    })
+    .await
+}
+
+/// The role of a document, without which an administrator would give more rights than needed.
+#[tokio::test]
+async fn check_needs_no_other_rights_than_documented() -> anyhow::Result<()> {
+    let document = std::fs::read_to_string(root().join("operator/README.md"))?;
+    let text = document.split("```yaml\n").find(|text| text.contains("name: remora-check")).context("no role")?;
+    let mut role: Value = serde_yaml::from_str(text.split("```").next().unwrap_or_default())?;
+    with_namespace(async |case| {
+        case.storefront().await?;
+        let somebody = format!("system:serviceaccount:{}:default", case.namespace);
+        let check = ["--as", &somebody, "check", "--only-namespace"];
+        let name = format!("{}-check", case.namespace);
+        let labels = json!({"remora.dev/e2e": "case"});
+        role["metadata"] = json!({"name": name, "labels": labels});
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": name, "labels": labels},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": case.namespace}],
+        });
+        case.cluster.apply(&role).await?;
+        case.cluster.apply(&binding).await?;
+        let checked = expect(&case, &check, 0, " 0 not checked").await;
+        let roles: Api<ClusterRole> = Api::all(case.cluster.client.clone());
+        let bindings: Api<ClusterRoleBinding> = Api::all(case.cluster.client.clone());
+        bindings.delete(&name, &DeleteParams::default()).await?;
+        roles.delete(&name, &DeleteParams::default()).await?;
+        checked.map(drop)
     })
     .await
 }

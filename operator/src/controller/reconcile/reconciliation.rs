@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     api::ObjectKind,
-    controller::report::{FETCHED, FetchOutcome, Pin, Publication, TaskStates, WorkOutcome},
+    controller::report::{FETCHED, FetchOutcome, Pin, Publication, WorkOutcome},
     publish::Destination,
 };
 
@@ -62,7 +62,7 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     state.start_generation(environment.generation());
     let Context { fetcher, webhook_receiver, trigger_sender, .. } = context;
     // The fetch may take long, and webhooks are accepted meanwhile.
-    let webhook = receive(environment, fetcher, webhook_receiver, trigger_sender, &mut state.reception).await;
+    receive(environment, fetcher, webhook_receiver, trigger_sender, &mut state.reception).await;
     let (observed, work) = match allowed_destination(environment, context, state) {
         Ok(destination) => {
             state.desired.set_kind(destination.object_kind);
@@ -78,7 +78,6 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     let rest = fetcher.read_budget().webhook_rest(&environment.uid);
     webhook_receiver.pace(&environment.name, rest);
     let tasks = start_tasks(environment, context, state, observed.as_ref(), work.revision.as_ref()).await;
-    let tasks = TaskStates { webhook, ..tasks };
     let unfinished = unfinished(environment, &context.publisher, &state.reported, observed.as_ref(), &work.publication);
     let facts = facts(environment, state, observed.as_ref(), work, tasks, unfinished);
     let is_published = facts.work.revision.is_some();

@@ -40,6 +40,11 @@ impl Reception {
         self.read.as_ref().map(|read| read.at + REREAD)
     }
 
+    /// Returns the state for the status. `None` if the spec asks for no reception.
+    pub(crate) fn state_text(&self) -> Option<String> {
+        self.read.as_ref().map(|read| read.state_text.clone())
+    }
+
     /// Makes the next reconciliation read the Secret.
     pub(crate) fn start_generation(&mut self) {
         if let Some(read) = &mut self.read {
@@ -48,21 +53,21 @@ impl Reception {
     }
 }
 
-/// Registers the environment with the receiver if the spec asks for it, and removes it otherwise. Returns the state for
-/// the status. While the Secret cannot be used, the environment is only polled.
+/// Registers the environment with the receiver if the spec asks for it, and removes it otherwise. While the Secret cannot
+/// be used, the environment is only polled.
 pub(crate) async fn receive(
     environment: &Environment<'_>,
     fetcher: &Fetcher,
     receiver: &WebhookReceiver,
     triggers: &TriggerSender,
     reception: &mut Reception,
-) -> Option<String> {
+) {
     let (name, uid) = (&environment.name, &environment.uid);
     let flagsmith = environment.spec.source.flagsmith.as_ref().filter(|_| !environment.spec.suspend);
     let Some(webhook) = flagsmith.and_then(|flagsmith| flagsmith.webhook.as_ref()) else {
         receiver.set_target(name, uid, None, triggers);
         reception.read = None;
-        return None;
+        return;
     };
     let reference = &webhook.secret_key_ref;
     let before = reception.read.as_mut().filter(|read| read.reference == *reference);
@@ -70,19 +75,18 @@ pub(crate) async fn receive(
         && !read.is_outdated
         && read.at.elapsed() < REREAD
     {
-        return Some(read.state_text.clone());
+        return;
     }
     let (secret, state_text) = match fetcher.signing_secret(environment.namespace(), reference).await {
         Ok(secret) => (Some(secret), "receiving".to_owned()),
         // A read that failed says nothing about the Secret, so the secret that was read before stays in use.
         Err(Error::ReadFailed { .. }) if let Some(read) = before => {
             (read.at, read.is_outdated) = (Instant::now(), false);
-            return Some(read.state_text.clone());
+            return;
         }
         Err(error) => (None, format!("polled only: {error}")),
     };
     receiver.set_target(name, uid, secret, triggers);
     let (at, reference) = (Instant::now(), reference.clone());
-    reception.read = Some(SecretRead { at, reference, state_text: state_text.clone(), is_outdated: false });
-    Some(state_text)
+    reception.read = Some(SecretRead { at, reference, state_text, is_outdated: false });
 }

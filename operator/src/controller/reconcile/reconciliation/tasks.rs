@@ -18,8 +18,8 @@ use crate::{
     },
 };
 
-/// Starts, changes or ends the tasks, and returns their states. `published` is the revision that is published. The reception
-/// of webhooks began before the other steps, so its state is not known here.
+/// Starts, changes or ends the tasks, and returns their states, with that of the reception of webhooks, which began before
+/// the other steps. `published` is the revision that is published.
 pub(super) async fn start_tasks(
     environment: &Environment<'_>,
     context: &Context,
@@ -28,11 +28,11 @@ pub(super) async fn start_tasks(
     published: Option<&Revision>,
 ) -> TaskStates {
     let Context { observer, streams, collector, metrics, .. } = context;
-    let EnvironmentState { source, desired, reported, uses, .. } = state;
+    let EnvironmentState { source, desired, reported, reception, uses, .. } = state;
     let pods = observed
         .and_then(|observed| observe_pods(environment, observer, metrics, &observed.destination, desired, published));
     let realtime = listen(environment, streams, source.provenance());
     let analytics = collect(environment, collector, source);
     let idle_flags = idle_flags(environment, collector, analytics.is_some(), desired, reported, uses).await;
-    TaskStates { webhook: None, pods, realtime, analytics, idle_flags }
+    TaskStates { webhook: reception.state_text(), pods, realtime, analytics, idle_flags }
 }

@@ -1,7 +1,7 @@
 //! Replacement of the desired snapshot by the chosen one: the record that is published with it, and the revisions that it
 //! keeps. Pure.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -63,14 +63,14 @@ impl Replacement {
     ) -> Self {
         let Some(desired) = desired else {
             let is_same = observed.revision.as_ref() == Some(&chosen.revision);
-            let record = next_record(observed.record.clone(), accepted, is_same);
+            let record = next_record(observed.record.clone(), accepted, is_same, &chosen);
             let state = PublishState::of(is_same, None);
             return Self { chosen, record, is_same, state, outgoing: None, deletions: Deletions::Pending };
         };
         let is_same = desired.snapshot.revision == chosen.revision;
         Self {
+            record: next_record(desired.record.clone(), accepted, is_same, &chosen),
             chosen,
-            record: next_record(desired.record.clone(), accepted, is_same),
             is_same,
             state: PublishState::of(is_same && desired.is_published(), desired.in_pods()),
             deletions: desired.deletions,
@@ -100,68 +100,70 @@ impl Replacement {
         kept: Retention<'_>,
     ) -> (DesiredSnapshot, Evicted) {
         let is_compared = self.compared().is_some();
-        let Self { chosen, mut record, is_same, state, outgoing, deletions } = self;
-        let were_done = deletions == Deletions::Done;
-        let mut are_done = were_done && is_same;
-        let mut evicted = Evicted::default();
-        if let Some(record) = &mut record {
-            if is_compared {
-                record.changes = changes;
-            }
-            let lost = outgoing.and_then(|outgoing| record.add_outgoing(outgoing, archiving));
-            let needed = [kept.pin, chosen.revision.as_str()];
-            let dropped: Vec<ArchivedRevision> = lost.into_iter().chain(record.trim(kept.limit, &needed)).collect();
-            // A record that lists deleted copies is not written again only to list them no more.
-            are_done &= dropped.is_empty();
-            if were_done && !are_done {
-                record.dropped.clear();
-            }
-            record.dropped.splice(..0, dropped);
-            record.files = chosen.digests();
-            if !(is_same || kept.other_kind) {
-                record.archived_in_other_kind.clear();
-            }
-            evicted = record.evict(&needed);
-            are_done &= evicted.current.is_empty();
+        let Self { chosen, record, is_same, state, outgoing, deletions } = self;
+        let Some(mut record) = record else {
+            let deletions = if is_same { deletions } else { Deletions::Pending };
+            return (DesiredSnapshot { snapshot: chosen, record: None, state, deletions }, Evicted::default());
+        };
+        if is_compared {
+            record.changes = changes;
         }
-        let deletions = if are_done { Deletions::Done } else { Deletions::Pending };
-        (DesiredSnapshot { snapshot: chosen, record, state, deletions }, evicted)
+        let needed = [kept.pin, chosen.revision.as_str()];
+        let lost = outgoing.and_then(|outgoing| add_outgoing(&mut record, outgoing, archiving));
+        let dropped: Vec<ArchivedRevision> = lost.into_iter().chain(record.trim(kept.limit, &needed)).collect();
+        let is_rewritten = !is_same || !dropped.is_empty();
+        // A record that lists deleted copies is not written again only to list them no more.
+        if deletions == Deletions::Done && is_rewritten {
+            record.dropped.clear();
+        }
+        record.dropped.splice(..0, dropped);
+        if !(is_same || kept.other_kind) {
+            record.archived_in_other_kind.clear();
+        }
+        let evicted = record.evict(&needed);
+        let has_new_deletions = is_rewritten || !evicted.current.is_empty();
+        let deletions = if has_new_deletions { Deletions::Pending } else { deletions };
+        (DesiredSnapshot { snapshot: chosen, record: Some(record), state, deletions }, evicted)
     }
 }
 
-impl Record {
-    /// Adds the outgoing snapshot to the history if it is archived. Returns its entry if some of its copies may exist
-    /// without an entry in the history.
-    fn add_outgoing(&mut self, outgoing: DesiredSnapshot, archiving: Archiving) -> Option<ArchivedRevision> {
-        let (since, changes) = match outgoing.record {
-            Some(record) => (record.published_at, record.changes),
-            None => (self.published_at.clone(), None),
-        };
-        let past = ArchivedRevision::of(&outgoing.snapshot, since, changes);
-        match archiving {
-            Archiving::NotWanted => None,
-            Archiving::Done => {
-                self.history.retain(|known| known.revision != past.revision);
-                self.history.insert(0, past);
-                None
-            }
-            Archiving::Failed => {
-                Some(past).filter(|past| self.history.iter().all(|known| known.revision != past.revision))
-            }
+/// Adds the outgoing snapshot to the history of `record` if it is archived. Returns its entry if some of its copies may
+/// exist without an entry in the history.
+fn add_outgoing(record: &mut Record, outgoing: DesiredSnapshot, archiving: Archiving) -> Option<ArchivedRevision> {
+    let (since, changes) = match outgoing.record {
+        Some(record) => (record.published_at, record.changes),
+        None => (record.published_at.clone(), None),
+    };
+    let past = ArchivedRevision::of(&outgoing.snapshot, since, changes);
+    let is_listed = |known: &ArchivedRevision| known.revision == past.revision;
+    match archiving {
+        Archiving::NotWanted => None,
+        Archiving::Done => {
+            record.history.retain(|known| !is_listed(known));
+            record.history.insert(0, past);
+            None
         }
+        Archiving::Failed if record.history.iter().any(is_listed) => None,
+        Archiving::Failed => Some(past),
     }
 }
 
 /// Builds the record of the chosen snapshot from the record `before`. `is_same` is true if the chosen revision is the
 /// one of `before`; `accepted` summarizes the document that was accepted last. Dropped revisions stay in the record until
 /// their copies are deleted: a process that ends before leaves them to the next one.
-fn next_record(before: Option<Record>, accepted: Option<&GuardBaseline>, is_same: bool) -> Option<Record> {
+fn next_record(
+    before: Option<Record>,
+    accepted: Option<&GuardBaseline>,
+    is_same: bool,
+    chosen: &Snapshot,
+) -> Option<Record> {
+    let files = chosen.digests();
     match (before, accepted) {
         // The snapshot stays published since the same time, so the record is not written again only for a newer time.
         (Some(before), Some(accepted)) if is_same && !before.document.has_source_of(accepted) => {
-            Some(Record { document: accepted.clone(), ..before })
+            Some(Record { document: accepted.clone(), files, ..before })
         }
-        (Some(before), _) if is_same => Some(before),
+        (Some(before), _) if is_same => Some(Record { files, ..before }),
         (before, accepted) => {
             let (document, history, dropped, archived_in_other_kind) = match before {
                 Some(Record { document, history, dropped, archived_in_other_kind, .. }) => {
@@ -176,7 +178,7 @@ fn next_record(before: Option<Record>, accepted: Option<&GuardBaseline>, is_same
                 history,
                 dropped,
                 archived_in_other_kind,
-                files: BTreeMap::new(), // those of the chosen snapshot, which is not known here
+                files,
             })
         }
     }

@@ -1,14 +1,14 @@
 //! State of the publication: the snapshot to publish, and the back-off after failures.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::observe::Observed;
+use super::{error::Error, observe::Observed, schedule};
 use crate::{
     api::{ObjectKind, PastRevision, Revision},
-    controller::report::{Failure, Pin},
+    controller::report::{Failure, FetchOutcome, Pin, Publication, WorkOutcome},
     publish::{ArchivedRevision, Record, Snapshot, WriteCache},
 };
 
@@ -94,11 +94,31 @@ impl DesiredSnapshot {
 #[derive(Clone, Debug)]
 pub(super) struct BackOff {
     pub(super) until: Instant,
-    pub(super) failure: Failure,
-    pub(super) pin: Pin,
-    /// True if the source is not read before the pause ends either: the published objects could not be read, or the status
-    /// that has to be written before them.
-    pub(super) blocks_read: bool,
+    pub(super) scope: BackOffScope,
+    failure: Failure,
+    pin: Pin,
+}
+
+/// Steps that wait for the end of a back-off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BackOffScope {
+    /// Only the publication.
+    Publication,
+    /// The read of the source, too: the published objects could not be read, or the status not be written that has to be
+    /// written before them.
+    ReadAndPublication,
+}
+
+impl BackOff {
+    /// Returns the outcome of a reconciliation in which nothing is published, because of the failure.
+    pub(super) fn outcome(&self, fetch: FetchOutcome, observed: &Observed) -> WorkOutcome {
+        WorkOutcome {
+            fetch,
+            pin: self.pin.clone(),
+            publication: Publication::Failed(self.failure.clone()),
+            revision: observed.revision.clone(),
+        }
+    }
 }
 
 impl Desired {
@@ -151,9 +171,11 @@ impl Desired {
         self.back_off.as_ref().filter(|back_off| now < back_off.until)
     }
 
-    pub(super) fn failed(&mut self, back_off: BackOff) {
-        self.back_off = Some(back_off);
+    /// Begins the back-off after a failure, and returns it. `interval` is the one between two fetches.
+    pub(super) fn back_off(&mut self, error: &Error, pin: Pin, scope: BackOffScope, interval: Duration) -> &BackOff {
+        let wait = schedule::after_failure(error.retry(), self.failures, interval, fastrand::f64());
         self.failures = self.failures.saturating_add(1);
+        self.back_off.insert(BackOff { until: Instant::now() + wait, scope, failure: error.to_failure(), pin })
     }
 
     pub(super) fn succeeded(&mut self) {

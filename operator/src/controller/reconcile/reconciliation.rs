@@ -12,14 +12,14 @@ use tokio::time::Instant;
 
 use self::{
     facts::facts,
-    publication::{failed_publication, publish},
+    publication::{back_off_after, publish},
     tasks::start_tasks,
 };
 use super::{
     Context,
     accept::accept,
     background::receive::receive,
-    desired::BackOff,
+    desired::BackOffScope,
     environment::Environment,
     error::Error,
     observe::{Observed, observe},
@@ -110,23 +110,21 @@ async fn work(
 ) -> (Observed, WorkOutcome) {
     let publisher = &context.publisher;
     if environment.spec.suspend {
-        return without_fetch(Observed::cached(publisher, destination), Publication::None);
+        let observed = Observed::cached(publisher, destination);
+        let (publication, revision) = (Publication::None, observed.revision.clone());
+        return (observed, WorkOutcome { fetch: FetchOutcome::NotRun, pin: Pin::None, publication, revision });
     }
-    if let Some(BackOff { failure, blocks_read: true, .. }) = state.desired.backs_off(Instant::now()) {
-        let publication = Publication::Failed(failure.clone());
-        return without_fetch(Observed::cached(publisher, destination), publication);
+    let back_off = state.desired.backs_off(Instant::now());
+    if let Some(back_off) = back_off.filter(|back_off| back_off.scope == BackOffScope::ReadAndPublication) {
+        let observed = Observed::cached(publisher, destination);
+        let outcome = back_off.outcome(FetchOutcome::NotRun, &observed);
+        return (observed, outcome);
     }
-    let (observed, polled) = observe(publisher, destination, &mut state.desired.cache).await;
-    if let Err(error) = polled {
-        let failure = failed_publication(environment, state, &error.into(), Pin::None, true);
-        return without_fetch(observed, Publication::Failed(failure));
-    }
-    if state.desired.snapshot.is_some()
-        && let Err(error) =
-            report_ahead(environment, &context.reports, observed.destination.object_kind, &mut state.reported).await
-    {
-        let failure = failed_publication(environment, state, &error.into(), Pin::None, true);
-        return without_fetch(observed, Publication::Failed(failure));
+    let (observed, prepared) = prepare(environment, context, destination, state).await;
+    if let Err(error) = prepared {
+        let back_off = back_off_after(environment, state, &error, Pin::None, BackOffScope::ReadAndPublication);
+        let outcome = back_off.outcome(FetchOutcome::NotRun, &observed);
+        return (observed, outcome);
     }
     let read = read(environment, context, &observed, state).await;
     let EnvironmentState { source, candidate, desired, .. } = state;
@@ -139,20 +137,30 @@ async fn work(
     state.candidate.approve(environment.approved_revision());
     recover(environment, publisher, &context.memory, &state.candidate, &observed, &mut state.desired, read_failed)
         .await;
-    let outcome = match state.desired.backs_off(Instant::now()).cloned() {
-        Some(BackOff { failure, pin, .. }) => {
-            let publication = Publication::Failed(failure);
-            WorkOutcome { fetch, pin, publication, revision: observed.revision.clone() }
-        }
+    let outcome = match state.desired.backs_off(Instant::now()) {
+        Some(back_off) => back_off.outcome(fetch, &observed),
         None => publish(environment, context, &observed, state, fetch).await,
     };
     (observed, outcome)
 }
 
-/// Returns the outcome if no document was read and no snapshot was chosen.
-fn without_fetch(observed: Observed, publication: Publication) -> (Observed, WorkOutcome) {
-    let revision = observed.revision.clone();
-    (observed, WorkOutcome { fetch: FetchOutcome::NotRun, pin: Pin::None, publication, revision })
+/// Observes what is published, and writes the status that has to be written before it is restored.
+async fn prepare(
+    environment: &Environment<'_>,
+    context: &Context,
+    destination: Destination,
+    state: &mut EnvironmentState,
+) -> (Observed, Result<(), Error>) {
+    let (observed, polled) = observe(&context.publisher, destination, &mut state.desired.cache).await;
+    if let Err(error) = polled {
+        return (observed, Err(error.into()));
+    }
+    if state.desired.snapshot.is_none() {
+        return (observed, Ok(()));
+    }
+    let kind = observed.destination.object_kind;
+    let ahead = report_ahead(environment, &context.reports, kind, &mut state.reported).await;
+    (observed, ahead.map_err(Error::from))
 }
 
 /// Reads the source if a fetch is due. The published objects are kept in place meanwhile.
@@ -194,7 +202,7 @@ fn next(environment: &Environment<'_>, state: &EnvironmentState, is_published: b
     let destination = environment.destination(state.reported.status(environment)).ok();
     let poll = destination.and_then(|destination| state.desired.cache.next_poll(&destination));
     // No fetch happens while the published objects cannot be read, or the status that has to be written before them.
-    let fetch = fetch.chain(poll).filter(|_| !back_off.is_some_and(|back_off| back_off.blocks_read));
+    let fetch = fetch.chain(poll).filter(|_| !back_off.is_some_and(|back_off| back_off.scope == BackOffScope::ReadAndPublication));
     // The pods are looked at only by a publication.
     let look = state.room.next_look().filter(|_| back_off.is_none());
     let upkeep = is_published.then(|| Instant::now() + schedule::upkeep(fastrand::f64()));

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use crate::{
     api::Delivered,
     controller::{
         reconcile::{
             Context,
-            desired::BackOff,
+            desired::{BackOff, BackOffScope},
             environment::Environment,
             error::Error,
             memory::reserve,
@@ -23,7 +21,6 @@ use crate::{
                 withdraw,
             },
             report::report_ahead,
-            schedule,
             state::EnvironmentState,
         },
         report::{Failure, FetchOutcome, Pin, Publication, WorkOutcome},
@@ -40,14 +37,17 @@ pub(super) async fn publish(
     state: &mut EnvironmentState,
     fetch: FetchOutcome,
 ) -> WorkOutcome {
-    let Choice { snapshot, pin } = match select(environment, &context.publisher, &context.memory, observed, state).await
-    {
-        Ok(choice) => choice,
-        Err(error) => return failed(environment, observed, state, fetch, &error.into(), Pin::None),
+    let selected = select(environment, &context.publisher, &context.memory, observed, state).await;
+    let (pin, applied) = match selected {
+        Ok(Choice { snapshot, pin }) => (pin, fit_and_apply(environment, context, observed, state, snapshot).await),
+        Err(error) => (Pin::None, Err(error.into())),
     };
-    let applied = match fit_and_apply(environment, context, observed, state, snapshot).await {
+    let applied = match applied {
         Ok(applied) => applied,
-        Err(error) => return failed(environment, observed, state, fetch, &error, pin),
+        Err(error) => {
+            let back_off = back_off_after(environment, state, &error, pin, BackOffScope::Publication);
+            return back_off.outcome(fetch, observed);
+        }
     };
     state.desired.succeeded();
     let failure = state.candidate.failure().or(state.room.failure()).cloned();
@@ -147,32 +147,14 @@ async fn deliver(
     Publication::Done { objects, delivered, contents }
 }
 
-fn failed(
+/// Logs a failure to publish, or to observe what is published, and begins the back-off after it.
+pub(super) fn back_off_after<'a>(
     environment: &Environment<'_>,
-    observed: &Observed,
-    state: &mut EnvironmentState,
-    fetch: FetchOutcome,
+    state: &'a mut EnvironmentState,
     error: &Error,
     pin: Pin,
-) -> WorkOutcome {
-    let failure = failed_publication(environment, state, error, pin.clone(), false);
-    WorkOutcome { fetch, pin, publication: Publication::Failed(failure), revision: observed.revision.clone() }
-}
-
-/// Logs a failed publication, and starts its back-off. `blocks_read` is true if the source is not read either
-/// before the back-off ends.
-pub(super) fn failed_publication(
-    environment: &Environment<'_>,
-    state: &mut EnvironmentState,
-    error: &Error,
-    pin: Pin,
-    blocks_read: bool,
-) -> Failure {
+    scope: BackOffScope,
+) -> &'a BackOff {
     error.log(environment, &state.reported);
-    let failure = error.to_failure();
-    let interval = environment.spec.refresh.interval.get();
-    let wait = schedule::after_failure(error.retry(), state.desired.failures, interval, fastrand::f64());
-    let until = Instant::now() + wait;
-    state.desired.failed(BackOff { until, failure: failure.clone(), pin, blocks_read });
-    failure
+    state.desired.back_off(error, pin, scope, environment.spec.refresh.interval.get())
 }

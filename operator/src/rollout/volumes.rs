@@ -33,6 +33,15 @@ impl Volumes {
     }
 }
 
+#[cfg(test)]
+impl Volumes {
+    /// The volumes of pods with room for these numbers of parts.
+    pub(crate) fn with_parts(parts: &[usize]) -> Self {
+        let pods = parts.iter().enumerate().map(|(number, parts)| tests::pod(&number.to_string(), FORMAT, *parts));
+        Self::of(pods.collect())
+    }
+}
+
 /// Returns the number of parts of a core that the pod's volume has room for. 0: the core must be one object.
 fn room(pod: &Injected) -> usize {
     pod.volume.map_or(0, |volume| volume.slots.core_parts)
@@ -47,7 +56,7 @@ mod tests {
         rollout::pods::Mounted,
     };
 
-    fn pod(name: &str, format: Format, core_parts: usize) -> Injected {
+    pub(super) fn pod(name: &str, format: Format, core_parts: usize) -> Injected {
         let slots = Slots { overrides: 8, core_parts };
         let volume = Some(Mounted { object_kind: ObjectKind::ConfigMap, format, slots });
         Injected { volume, ..Injected::named(name) }

@@ -11,7 +11,7 @@
 //! | a kubelet's delivery of a volume (60 to 90 s) | `publish::SURPLUS_GRACE` (600 s) | no object is deleted while a pod may still mount it |
 //! | a request in the API server (60 s) | `publish::secret_cache::LATE` (600 s) | a Secret that a late write creates is found |
 //! | `publish::secret_cache::REFRESH_INTERVAL` (60 s) | [`UPKEEP`] (60 s, and up to a tenth more) | each look at published objects polls the Secrets |
-//! | the admission of a pod by the webhook (10 s) | `fit::ADMISSION` (15 s) | a core that is withheld waits for pods that are being admitted |
+//! | the admission of a pod by the webhook (10 s) | `fit::room::ADMISSION` (15 s) | a core that is withheld waits for pods that are being admitted |
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},

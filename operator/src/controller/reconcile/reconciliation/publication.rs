@@ -15,7 +15,7 @@ use crate::{
             publication::{
                 apply::{Applied, Apply},
                 choose::{Choice, archived, choose},
-                fit::{self, Room},
+                fit::{self, Fit, Room},
                 notify::notify,
                 served::contents,
                 withdraw,
@@ -108,9 +108,15 @@ async fn fit_and_apply(
         *room = Room::default();
         return Ok(None);
     };
-    let Some(fitting) = fit::fit(environment, lister, observed, selected, desired, reported, room).await else {
-        return Ok(None);
+    let last_good = desired.snapshot.as_ref().filter(|desired| desired.is_published()).map(|desired| &desired.snapshot);
+    let fit = Fit {
+        chosen: &selected,
+        published: last_good.map(|last_good| &last_good.revision).or(observed.revision.as_ref()),
+        parts_of_new_pods: fit::parts_of_new_pods(&environment.spec.delivery, reported.written(environment)),
     };
+    *room = fit::fit(lister, &observed.destination.owner, &fit, std::mem::take(room)).await;
+    let fitting = if room.failure().is_none() { Some(selected) } else { last_good.cloned() };
+    let Some(fitting) = fitting else { return Ok(None) };
     report_ahead(environment, reports, observed.destination.object_kind, reported).await?;
     let accepted = candidate.newest().map(|newest| &newest.baseline);
     let apply = Apply { environment, publisher, metrics, observed };

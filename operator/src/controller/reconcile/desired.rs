@@ -90,6 +90,17 @@ impl DesiredSnapshot {
     }
 }
 
+/// Outcome of an attempt to read the published snapshot back.
+#[derive(Debug)]
+pub(super) enum Recovery {
+    /// The snapshot was read.
+    Found(DesiredSnapshot),
+    /// No snapshot is published.
+    NotFound,
+    /// The snapshot could not be read, or has no room in memory. It is read again after this time.
+    Postponed(Duration),
+}
+
 /// Pause after a failed publication, with the outcome that is reported until it ends.
 #[derive(Clone, Debug)]
 pub(super) struct BackOff {
@@ -128,6 +139,23 @@ impl Desired {
         if let Some(DesiredSnapshot { state: PublishState::Unpublished { is_outdated, .. }, .. }) = &mut self.snapshot {
             *is_outdated = true;
         }
+    }
+
+    /// Returns true if the published snapshot is to be read back now. `is_needed` is true if it has to be read at all.
+    pub(super) fn starts_recovery(&mut self, is_needed: bool, now: Instant) -> bool {
+        if !is_needed {
+            self.next_recovery = None;
+        }
+        is_needed && self.next_recovery.is_none_or(|next| now >= next)
+    }
+
+    /// Takes the snapshot that was read back.
+    pub(super) fn recovered(&mut self, recovery: Recovery, now: Instant) {
+        (self.snapshot, self.next_recovery) = match recovery {
+            Recovery::Found(snapshot) => (Some(snapshot), None),
+            Recovery::NotFound => (None, None),
+            Recovery::Postponed(pause) => (None, Some(now + pause)),
+        };
     }
 
     /// Drops the snapshot if it is published, for lack of memory.
@@ -217,6 +245,15 @@ impl Desired {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn recovery_waits_for_pause_unless_it_was_not_needed_meanwhile() {
+        let (mut desired, now, pause) = (Desired::default(), Instant::now(), Duration::from_secs(60));
+        assert!(!desired.starts_recovery(false, now) && desired.starts_recovery(true, now));
+        desired.recovered(Recovery::Postponed(pause), now);
+        assert!(!desired.starts_recovery(true, now + pause / 2) && desired.starts_recovery(true, now + pause));
+        assert!(!desired.starts_recovery(false, now) && desired.starts_recovery(true, now));
+    }
 
     #[test]
     fn change_of_kind_restarts_grace_of_obsolete_objects() {

@@ -23,7 +23,7 @@ use super::{
     environment::Environment,
     error::Error,
     observe::{Observed, observe},
-    publication::{recover::recover, restore::run_and_restore, withdraw::unfinished},
+    publication::{recover, restore::run_and_restore, withdraw::unfinished},
     read::{KnownState, ReadOutcome, refresh},
     report::{report, report_ahead},
     schedule,
@@ -135,8 +135,12 @@ async fn work(
         failed_fetch(environment, state, &error)
     });
     state.candidate.approve(environment.approved_revision());
-    recover(environment, publisher, &context.memory, &state.candidate, &observed, &mut state.desired, read_failed)
-        .await;
+    let pin = &environment.spec.pin;
+    let is_needed = recover::is_needed(pin, &state.candidate, &state.desired, &observed, read_failed);
+    if state.desired.starts_recovery(is_needed, Instant::now()) {
+        let recovery = recover::recover(environment, publisher, &context.memory, &observed.destination).await;
+        state.desired.recovered(recovery, Instant::now());
+    }
     let outcome = match state.desired.backs_off(Instant::now()) {
         Some(back_off) => back_off.outcome(fetch, &observed),
         None => publish(environment, context, &observed, state, fetch).await,

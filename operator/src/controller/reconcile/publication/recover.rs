@@ -2,26 +2,31 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-
 use crate::{
     controller::reconcile::{
         candidate::Candidate,
-        desired::{Desired, DesiredSnapshot},
+        desired::{Desired, DesiredSnapshot, Recovery},
         environment::Environment,
         memory::reserve_read,
         observe::Observed,
     },
     memory::Memory,
-    publish::{Error, Publisher},
+    publish::{Destination, Error, Publisher},
 };
 
 /// Time after which a snapshot that had no room in memory is read again.
 const MEMORY_PAUSE: Duration = Duration::from_secs(60);
 
 /// Returns true if the published snapshot is needed and not in memory: it stays published while nothing newer may be
-/// published, and it is archived before another one replaces it.
-fn is_needed(pin: &str, candidate: &Candidate, desired: &Desired, observed: &Observed, read_failed: bool) -> bool {
+/// published, and it is archived before another one replaces it. `read_failed` is true if the last document could not be
+/// fetched or compiled. Pure.
+pub(crate) fn is_needed(
+    pin: &str,
+    candidate: &Candidate,
+    desired: &Desired,
+    observed: &Observed,
+    read_failed: bool,
+) -> bool {
     let is_replaced = || {
         let newest = candidate.newest().map(|newest| &newest.snapshot.revision);
         newest.is_some() && newest != observed.revision.as_ref()
@@ -31,37 +36,20 @@ fn is_needed(pin: &str, candidate: &Candidate, desired: &Desired, observed: &Obs
         && (read_failed || !pin.is_empty() || candidate.pending_revision().is_some() || is_replaced())
 }
 
-/// Reads the published snapshot from the cluster into `desired` if it is needed. `read_failed` is true if the last
-/// document could not be fetched or compiled.
+/// Reads the published snapshot from the cluster.
 pub(crate) async fn recover(
     environment: &Environment<'_>,
     publisher: &Publisher,
     memory: &Arc<Memory>,
-    candidate: &Candidate,
-    observed: &Observed,
-    desired: &mut Desired,
-    read_failed: bool,
-) {
-    if !is_needed(&environment.spec.pin, candidate, desired, observed, read_failed) {
-        desired.next_recovery = None;
-        return;
-    }
-    if desired.next_recovery.is_some_and(|next| Instant::now() < next) {
-        return;
-    }
-    match publisher.read_published(&observed.destination).await {
-        Ok(found) => {
-            let is_found = found.is_some();
-            let kept = found.and_then(|(snapshot, record)| {
-                Some((reserve_read(environment, memory, snapshot, record.as_ref())?, record))
-            });
-            desired.snapshot = kept.map(|(snapshot, record)| DesiredSnapshot::published(Arc::new(snapshot), record));
-            let is_refused = is_found && desired.snapshot.is_none();
-            desired.next_recovery = is_refused.then(|| Instant::now() + MEMORY_PAUSE);
-        }
+    destination: &Destination,
+) -> Recovery {
+    match publisher.read_published(destination).await {
+        Ok(None) => Recovery::NotFound,
+        Ok(Some((snapshot, record))) => match reserve_read(environment, memory, snapshot, record.as_ref()) {
+            Some(snapshot) => Recovery::Found(DesiredSnapshot::published(Arc::new(snapshot), record)),
+            None => Recovery::Postponed(MEMORY_PAUSE),
+        },
         Err(error) => {
-            let pause = if matches!(error, Error::OutOfMemory { .. }) { MEMORY_PAUSE } else { Duration::ZERO };
-            desired.next_recovery = Some(Instant::now() + pause);
             let (namespace, environment) = (environment.namespace(), &environment.name.name);
             tracing::warn!(
                 namespace,
@@ -69,6 +57,8 @@ pub(crate) async fn recover(
                 %error,
                 "cannot read the published snapshot: it stays as it is, and is not restored if somebody deletes it"
             );
+            let is_full = matches!(error, Error::OutOfMemory { .. });
+            Recovery::Postponed(if is_full { MEMORY_PAUSE } else { Duration::ZERO })
         }
     }
 }

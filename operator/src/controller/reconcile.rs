@@ -6,7 +6,7 @@
 //! | observe | `observe` | reads which revision the cluster has |
 //! | fetch | `read/fetch`, `read/refresh` | decides whether a fetch is due or requested, and fetches the document |
 //! | compile | `read/compile` | compiles the document in a child process |
-//! | guard | `accept`, `candidate` | accepts the snapshot, or holds it back until a person approves it |
+//! | guard | `accept` | accepts the snapshot, or holds it back until a person approves it (`candidate`) |
 //! | recover | `publication/recover` | reads the published snapshot from the cluster if this process needs it and does not have it |
 //! | choose | `publication/choose` | selects the newest, the pinned, or the last good snapshot |
 //! | fit | `publication/fit` | withholds the selected snapshot while running pods have no room for its core |

@@ -1,54 +1,77 @@
-//! Guard step: takes the outcome of the read, and keeps a compiled snapshot in memory, accepted or held back.
-
-use std::sync::Arc;
+//! Guard step (pure): accepts a compiled snapshot, or holds it back until a person approves its revision.
 
 use super::{
-    candidate::{Candidate, check},
-    desired::Desired,
-    environment::Environment,
-    error::Error,
-    memory::reserve,
-    observe::Observed,
-    read::{ReadOutcome, compile::CompiledDocument, fetch::SourceState},
+    candidate::Candidate, desired::Desired, environment::Environment, observe::Observed, read::compile::Compiled,
 };
-use crate::{controller::report::FetchOutcome, memory::Memory};
+use crate::{
+    api::{Revision, names::annotation},
+    controller::report::Failure,
+    guard::{GuardBaseline, Violation},
+};
 
-/// Returns the outcome of the fetch for the report. If the document cannot be compiled, or has no room in memory,
-/// the previous snapshot stays in use.
-///
-/// # Errors
-/// The read failed, or the namespace has used up its share of memory.
+/// Decision about a compiled snapshot.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// The snapshot may be published.
+    Accepted(Compiled),
+    /// The snapshot violates the guard, and waits for a person's approval.
+    HeldBack(Compiled, Failure),
+}
+
+/// Accepts a compiled snapshot, or holds it back if it violates the guard.
 pub(super) fn accept(
     environment: &Environment<'_>,
-    memory: &Arc<Memory>,
     observed: &Observed,
-    read: Result<ReadOutcome, Error>,
-    source: &mut SourceState,
-    candidate: &mut Candidate,
-    desired: &mut Desired,
-) -> Result<FetchOutcome, Error> {
-    let compiled = match read {
-        Ok(ReadOutcome::NotRun) => return Ok(FetchOutcome::NotRun),
-        Ok(ReadOutcome::Unchanged) => return Ok(FetchOutcome::Done),
-        Ok(ReadOutcome::Compiled(mut document)) => {
-            let snapshot = &mut document.compiled.snapshot;
-            reserve(environment, memory, snapshot, candidate, desired, observed).map(|()| document).map_err(Error::from)
-        }
-        Err(error) => Err(error),
+    desired: &Desired,
+    candidate: &Candidate,
+    compiled: Compiled,
+) -> Verdict {
+    let newest = candidate.newest();
+    let newest_revision = newest.map(|newest| &newest.snapshot.revision);
+    let published = observed.record.as_ref().map(|record| &record.document);
+    let against = Against {
+        known: [desired.revision(), newest_revision, observed.revision.as_ref()].into_iter().flatten().collect(),
+        approved: environment.approved_revision(),
+        baseline: newest.map(|newest| &newest.baseline).or(published),
+        // The schema limits the value to 0 to 100.
+        max_shrink_percent: usize::try_from(environment.spec.guard.max_shrink_percent).unwrap_or_default(),
     };
-    match compiled {
-        Ok(document) => {
-            let CompiledDocument { compiled, version, provenance } = *document;
-            source.record_compiled(version, provenance);
-            check(environment, observed, desired, candidate, compiled);
-            Ok(FetchOutcome::Done)
-        }
-        Err(error) => {
-            // Without a document, the source said nothing new about the last one, so what is known of it stays.
-            if error.is_of_document() {
-                candidate.not_compiled(error.to_failure());
-            }
-            Err(error)
+    match violation(&compiled, &against) {
+        None => Verdict::Accepted(compiled),
+        Some(violation) => {
+            let failure = failure(environment, &violation, &compiled.snapshot.revision);
+            Verdict::HeldBack(compiled, failure)
         }
     }
+}
+
+/// State that a compiled snapshot is compared with.
+#[derive(Debug)]
+struct Against<'a> {
+    /// Revisions that are published, desired or accepted already.
+    known: Vec<&'a Revision>,
+    /// Revision that a person approved.
+    approved: Option<&'a str>,
+    /// Summary of the document that was accepted last.
+    baseline: Option<&'a GuardBaseline>,
+    /// Largest share that a document may lose, in percent.
+    max_shrink_percent: usize,
+}
+
+/// Checks a compiled snapshot against the guard. Returns the violation, if any.
+fn violation(compiled: &Compiled, against: &Against<'_>) -> Option<Violation> {
+    let revision = &compiled.snapshot.revision;
+    if against.known.contains(&revision) || against.approved == Some(revision.as_str()) {
+        return None;
+    }
+    compiled.baseline.violation(against.baseline?, against.max_shrink_percent)
+}
+
+/// Describes a violation, with the command that approves the revision.
+fn failure(environment: &Environment<'_>, violation: &Violation, revision: &Revision) -> Failure {
+    let (namespace, name, approve) = (environment.namespace(), &environment.name.name, annotation::CONFIRM);
+    let message = format!(
+        "held back: {violation}. To publish the document all the same: kubectl -n {namespace} annotate fenv {name} --overwrite {approve}={revision}"
+    );
+    Failure { reason: violation.reason(), message }
 }

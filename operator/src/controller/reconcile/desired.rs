@@ -216,6 +216,11 @@ impl Desired {
         self.snapshot.as_ref().and_then(|desired| desired.record.as_ref()).or(observed.record.as_ref())
     }
 
+    /// Returns the memory in bytes of that record.
+    pub(super) fn record_bytes(&self, observed: &Observed) -> usize {
+        self.record(observed).map_or(0, Record::memory_bytes)
+    }
+
     /// Returns the archived revisions, latest first.
     pub(super) fn past<'a>(&'a self, observed: &'a Observed) -> &'a [ArchivedRevision] {
         self.record(observed).map(|record| record.history.as_slice()).unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{candidate::Candidate, desired::Desired, environment::Environment, observe::Observed};
+use super::environment::Environment;
 use crate::{
     memory::Memory,
     publish::{Error, Record, Snapshot},
@@ -11,26 +11,23 @@ use crate::{
 /// Memory in bytes for the snapshots of all environments, unless the chart's value says otherwise.
 pub const SNAPSHOTS_MAX: usize = 128 << 20;
 
-/// Reserves the memory of a snapshot that was compiled, or that `spec.pin` names. If there is none, the snapshots that it
-/// replaces are dropped first: what is published stays in the cluster, and is read back when it is needed and has room.
+/// Reserves the memory of a snapshot that was compiled, or that `spec.pin` names, and of its record. If there is none,
+/// `release` drops the snapshots that it replaces first: what is published stays in the cluster, and is read back when it
+/// is needed and has room.
 ///
 /// # Errors
 /// The namespace has used up its share.
 pub(super) fn reserve(
-    environment: &Environment<'_>,
     memory: &Arc<Memory>,
+    namespace: &str,
     snapshot: &mut Snapshot,
-    candidate: &mut Candidate,
-    desired: &mut Desired,
-    observed: &Observed,
+    record_bytes: usize,
+    release: impl FnOnce(),
 ) -> Result<(), Error> {
-    let namespace = environment.namespace();
-    let record_bytes = desired.record(observed).map_or(0, Record::memory_bytes);
     if snapshot.reserve_in(memory, namespace, record_bytes).is_ok() {
         return Ok(());
     }
-    candidate.release();
-    desired.release();
+    release();
     snapshot.reserve_in(memory, namespace, record_bytes)
 }
 

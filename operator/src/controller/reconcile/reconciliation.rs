@@ -1,6 +1,7 @@
 //! The sequence of steps, in the order of the table in [`super`]. Only its modules see the whole state of an
 //! environment.
 
+mod document;
 mod facts;
 mod publication;
 mod tasks;
@@ -11,20 +12,20 @@ use kube::runtime::controller::Action;
 use tokio::time::Instant;
 
 use self::{
+    document::{failed_fetch, read, store},
     facts::facts,
     publication::{back_off_after, publish},
     tasks::start_tasks,
 };
 use super::{
     Context,
-    accept::accept,
     background::receive::receive,
     desired::BackOffScope,
     environment::Environment,
     error::Error,
     observe::{Observed, observe},
-    publication::{recover, restore::run_and_restore, withdraw::unfinished},
-    read::{KnownState, ReadOutcome, refresh},
+    publication::{recover, withdraw::unfinished},
+    read::refresh,
     report::{report, report_ahead},
     schedule,
     state::EnvironmentState,
@@ -70,7 +71,6 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
             (Some(observed), work)
         }
         Err(error) => {
-            state.source.failed(error.retry(), environment.spec.refresh.interval.get());
             let fetch = failed_fetch(environment, state, &error);
             (None, WorkOutcome { fetch, pin: Pin::None, publication: Publication::None, revision: None })
         }
@@ -127,13 +127,9 @@ async fn work(
         return (observed, outcome);
     }
     let read = read(environment, context, &observed, state).await;
-    let EnvironmentState { source, candidate, desired, .. } = state;
-    let accepted = accept(environment, &context.memory, &observed, read, source, candidate, desired);
-    let read_failed = accepted.is_err();
-    let fetch = accepted.unwrap_or_else(|error| {
-        state.source.failed(error.retry(), environment.spec.refresh.interval.get());
-        failed_fetch(environment, state, &error)
-    });
+    let stored = read.and_then(|read| store(environment, &context.memory, &observed, state, read));
+    let read_failed = stored.is_err();
+    let fetch = stored.unwrap_or_else(|error| failed_fetch(environment, state, &error));
     state.candidate.approve(environment.approved_revision());
     let pin = &environment.spec.pin;
     let is_needed = recover::is_needed(pin, &state.candidate, &state.desired, &observed, read_failed);
@@ -167,35 +163,6 @@ async fn prepare(
     (observed, ahead.map_err(Error::from))
 }
 
-/// Reads the source if a fetch is due. The published objects are kept in place meanwhile.
-async fn read(
-    environment: &Environment<'_>,
-    context: &Context,
-    observed: &Observed,
-    state: &mut EnvironmentState,
-) -> Result<ReadOutcome, Error> {
-    let EnvironmentState { source, requests, candidate, desired, reported, .. } = state;
-    let has_newest = candidate.newest().is_some();
-    // A pinned snapshot may have taken the memory of the newest one, which is not published before an edit of the spec.
-    let is_pinned = desired.revision().is_some_and(|revision| *revision == *environment.spec.pin);
-    let is_elsewhere =
-        candidate.pending_revision().is_some() || desired.snapshot.is_some() || observed.revision.is_some();
-    let known = KnownState {
-        status: reported.status(environment),
-        has_snapshot: has_newest || is_pinned,
-        is_lost: !has_newest && !is_elsewhere,
-    };
-    let trigger = context.states.take_trigger(&environment.name);
-    let reading = context.reader.read_if_due(environment, trigger, known, source, requests);
-    run_and_restore(reading, environment, &context.publisher, &observed.destination, desired).await
-}
-
-/// Logs a failed fetch or compilation, and returns its outcome for the report.
-fn failed_fetch(environment: &Environment<'_>, state: &EnvironmentState, error: &Error) -> FetchOutcome {
-    error.log(environment, &state.reported);
-    error.to_fetch()
-}
-
 /// Returns when to reconcile next if nothing triggers a reconciliation before. What `is_published` needs upkeep, however
 /// long the interval is: Secrets are polled, failed notifications are repeated, and obsolete objects are deleted.
 fn next(environment: &Environment<'_>, state: &EnvironmentState, is_published: bool) -> Action {
@@ -206,7 +173,9 @@ fn next(environment: &Environment<'_>, state: &EnvironmentState, is_published: b
     let destination = environment.destination(state.reported.status(environment)).ok();
     let poll = destination.and_then(|destination| state.desired.cache.next_poll(&destination));
     // No fetch happens while the published objects cannot be read, or the status that has to be written before them.
-    let fetch = fetch.chain(poll).filter(|_| !back_off.is_some_and(|back_off| back_off.scope == BackOffScope::ReadAndPublication));
+    let fetch = fetch
+        .chain(poll)
+        .filter(|_| !back_off.is_some_and(|back_off| back_off.scope == BackOffScope::ReadAndPublication));
     // The pods are looked at only by a publication.
     let look = state.room.next_look().filter(|_| back_off.is_none());
     let upkeep = is_published.then(|| Instant::now() + schedule::upkeep(fastrand::f64()));

@@ -47,6 +47,12 @@ impl EnvironmentState {
             self.reception.start_generation();
         }
     }
+
+    /// Drops the snapshots that the next one replaces, for lack of memory.
+    pub(super) fn release_snapshots(&mut self) {
+        self.candidate.release();
+        self.desired.release();
+    }
 }
 
 /// State of all environments.

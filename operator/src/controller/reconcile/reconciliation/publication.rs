@@ -71,23 +71,23 @@ async fn select(
     observed: &Observed,
     state: &mut EnvironmentState,
 ) -> Result<Choice, publish::Error> {
-    let EnvironmentState { candidate, desired, .. } = state;
+    let pin = &environment.spec.pin;
     let mut restored = None;
-    if let Some(past) = archived(&environment.spec.pin, candidate, desired, observed).cloned() {
+    if let Some(past) = archived(pin, &state.candidate, &state.desired, observed).cloned() {
         restored = match publisher.read_archived(&observed.destination, &past).await {
             Err(publish::Error::OutOfMemory { .. }) => {
-                // Memory is released as in `keep`, because the published snapshot stays in the cluster.
-                candidate.release();
-                desired.release();
+                // Memory is released as in `reserve`, because the published snapshot stays in the cluster.
+                state.release_snapshots();
                 publisher.read_archived(&observed.destination, &past).await?
             }
             read => read?,
         };
     }
     if let Some(restored) = &mut restored {
-        reserve(environment, memory, restored, candidate, desired, observed)?;
+        let record_bytes = state.desired.record_bytes(observed);
+        reserve(memory, environment.namespace(), restored, record_bytes, || state.release_snapshots())?;
     }
-    Ok(choose(&environment.spec.pin, candidate, desired, observed, restored))
+    Ok(choose(pin, &state.candidate, &state.desired, observed, restored))
 }
 
 /// Publishes the selected snapshot, or the last good one while running pods have no room for it. `None` if there is

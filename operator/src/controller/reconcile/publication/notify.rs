@@ -7,11 +7,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     api::{Reason, Revision, names::EnvironmentName},
-    controller::{
-        metrics::{Metrics, Outcome, Step},
-        reconcile::environment::Environment,
-    },
-    publish::Owner,
+    controller::metrics::{Metrics, Outcome, Step},
     rollout::nudge::{Nudged, Nudger},
     source::back_off::{ceiling, jittered},
 };
@@ -20,6 +16,15 @@ use crate::{
 /// patched, such as those whose annotations are full.
 const BACKOFF: Duration = Duration::from_secs(10);
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
+
+/// Published revision of which the pods are notified.
+#[derive(Clone, Debug)]
+pub(crate) struct Notice {
+    pub(crate) namespace: String,
+    pub(crate) environment: EnvironmentName,
+    pub(crate) revision: Revision,
+    pub(crate) published_at: Option<Timestamp>,
+}
 
 /// State of the notifications between reconciliations.
 #[derive(Debug, Default)]
@@ -35,48 +40,35 @@ struct Notification {
     _task: AbortOnDropHandle<()>,
 }
 
-/// Notifies the pods of the published revision, unless that is under way or done. Kubelets deliver it in any case, so a
-/// failure is only logged and counted, and tried again with a growing back-off.
-pub(crate) fn notify(
-    environment: &Environment<'_>,
-    nudger: &Nudger,
-    metrics: &Metrics,
-    owner: &Owner,
-    revision: &Revision,
-    published_at: Option<Timestamp>,
-    rollout: &mut Rollout,
-) {
-    if !environment.spec.delivery.nudge {
-        rollout.notification = None;
-        return;
-    }
-    if rollout.notification.as_ref().is_some_and(|known| known.revision == *revision) {
-        return;
-    }
-    let (nudger, metrics) = (nudger.clone(), metrics.clone());
-    let (namespace, name, notified) =
-        (environment.name.namespace.clone(), owner.environment.clone(), revision.to_owned());
-    let task = AbortOnDropHandle::new(tokio::spawn(async move {
-        let mut failures = 0;
-        while !notify_all(&nudger, &metrics, &namespace, &name, &notified, published_at).await {
-            tokio::time::sleep(jittered(ceiling(BACKOFF, BACKOFF_MAX, failures), fastrand::f64())).await;
-            failures = failures.saturating_add(1);
+impl Rollout {
+    /// Notifies the pods, unless that is under way or done. Kubelets deliver the revision in any case, so a failure is only
+    /// logged and counted, and tried again with a growing back-off.
+    pub(crate) fn notify(&mut self, nudger: &Nudger, metrics: &Metrics, notice: Notice) {
+        if self.notification.as_ref().is_some_and(|known| known.revision == notice.revision) {
+            return;
         }
-    }));
-    rollout.notification = Some(Notification { revision: revision.to_owned(), _task: task });
+        let (nudger, metrics, revision) = (nudger.clone(), metrics.clone(), notice.revision.clone());
+        let task = AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut failures = 0;
+            while !notify_all(&nudger, &metrics, &notice).await {
+                tokio::time::sleep(jittered(ceiling(BACKOFF, BACKOFF_MAX, failures), fastrand::f64())).await;
+                failures = failures.saturating_add(1);
+            }
+        }));
+        self.notification = Some(Notification { revision, _task: task });
+    }
+
+    /// Ends the notification.
+    pub(crate) fn stop(&mut self) {
+        self.notification = None;
+    }
 }
 
 /// Notifies all pods of the revision. Returns true if none is left.
-async fn notify_all(
-    nudger: &Nudger,
-    metrics: &Metrics,
-    namespace: &str,
-    environment: &EnvironmentName,
-    revision: &Revision,
-    published_at: Option<Timestamp>,
-) -> bool {
+async fn notify_all(nudger: &Nudger, metrics: &Metrics, notice: &Notice) -> bool {
+    let Notice { namespace, environment, revision, published_at } = notice;
     let step = metrics.begin(Step::Nudge);
-    match nudger.nudge(namespace, environment, revision, published_at).await {
+    match nudger.nudge(namespace, environment, revision, *published_at).await {
         Ok(Nudged { pods, notified, failed, failure }) => {
             step.end(if failed > 0 { Outcome::Failed(Reason::PodsNotNotified) } else { Outcome::Done });
             if let Some(failure) = failure {

@@ -16,7 +16,7 @@ use crate::{
                 apply::{Applied, Apply},
                 choose::{Choice, archived, choose},
                 fit::{self, Fit, Room},
-                notify::notify,
+                notify::Notice,
                 served::contents,
                 withdraw,
             },
@@ -141,8 +141,17 @@ async fn deliver(
         core_bytes: i64::try_from(snapshot.core_bytes()).ok(),
         formerly: withdraw::withdraw(environment, publisher, lister, destination, &mut state.desired).await,
     };
-    let published_at = state.desired.published_at();
-    notify(environment, nudger, metrics, &destination.owner, &snapshot.revision, published_at, &mut state.rollout);
+    if environment.spec.delivery.nudge {
+        let notice = Notice {
+            namespace: destination.owner.namespace.clone(),
+            environment: destination.owner.environment.clone(),
+            revision: snapshot.revision.clone(),
+            published_at: state.desired.published_at(),
+        };
+        state.rollout.notify(nudger, metrics, notice);
+    } else {
+        state.rollout.stop();
+    }
     if let Some(failure) = failure {
         return Publication::Failed(failure);
     }

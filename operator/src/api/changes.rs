@@ -1,3 +1,5 @@
+//! `status.changes`: flags that differ between two revisions.
+
 use std::fmt;
 
 use kube::KubeSchema;

@@ -1,3 +1,5 @@
+//! Lengths of time in fields of the spec.
+
 use std::{fmt, str::FromStr, time::Duration};
 
 use remora_snapshot::duration;

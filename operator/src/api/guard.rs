@@ -1,3 +1,5 @@
+//! `spec.guard`: limits of what a document may lose.
+
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,5 @@
+//! `status.idleFlags`: flags that no application uses.
+
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 

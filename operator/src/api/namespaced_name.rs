@@ -1,3 +1,5 @@
+//! Names of objects with their namespaces.
+
 use std::{fmt, sync::Arc};
 
 use kube::{Resource, ResourceExt};

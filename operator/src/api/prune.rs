@@ -1,3 +1,5 @@
+//! `spec.prune`: parts of the document that the snapshot does not need.
+
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,5 @@
+//! Reasons of conditions, Events and failed steps.
+
 use std::fmt;
 
 macro_rules! reasons {

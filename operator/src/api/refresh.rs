@@ -1,3 +1,5 @@
+//! `spec.refresh`: interval and timeout of fetches.
+
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,5 @@
+//! Revisions of snapshots.
+
 use std::fmt;
 
 use schemars::JsonSchema;

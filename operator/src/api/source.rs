@@ -1,3 +1,5 @@
+//! `spec.source`: the place of the environment document.
+
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 

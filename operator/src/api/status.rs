@@ -1,3 +1,5 @@
+//! `status`: what the operator observed and did.
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};

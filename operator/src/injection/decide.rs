@@ -76,7 +76,7 @@ impl<T: Into<Refusal>> From<T> for NotInjected {
     }
 }
 
-/// SkipReason for admitting a pod unchanged.
+/// Reason for admitting a pod unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
     /// The pod has no inject annotation. The registration excludes such pods, unless somebody changed it.
@@ -130,7 +130,7 @@ impl SkipReason {
     }
 }
 
-/// SkipReason for denying a pod.
+/// Reason for denying a pod.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// An annotation has an invalid value.

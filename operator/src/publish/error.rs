@@ -1,3 +1,5 @@
+//! Errors of a publication.
+
 use remora_snapshot::ReadError;
 
 use crate::api::Reason;

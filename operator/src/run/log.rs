@@ -1,3 +1,5 @@
+//! Starts the log of a process.
+
 use std::io::{IsTerminal, stderr};
 
 use tracing_subscriber::EnvFilter;

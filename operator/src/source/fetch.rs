@@ -128,8 +128,7 @@ pub enum Fetched {
     },
     /// The Secret still holds the refused key. No request was sent.
     StillRefused,
-    /// A limit of concurrent fetches or of documents per namespace is reached, or the memory budget for documents is
-    /// used up. No request was sent.
+    /// A limit of concurrent fetches is reached, or the memory budget for documents is used up. No request was sent.
     Busy,
     /// The document is larger than expected, and the memory budget has no bytes left for it at the moment.
     OverBudget {

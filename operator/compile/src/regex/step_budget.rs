@@ -1,4 +1,4 @@
-//! StepBudget budget in counted steps instead of time, so that the outcome is the same on every machine.
+//! A budget in counted steps instead of time, so that the outcome is the same on every machine.
 
 /// Remaining steps. One step takes a few nanoseconds: a character read, a range copied, a state visited.
 #[derive(Debug)]

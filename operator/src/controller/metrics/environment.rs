@@ -1,3 +1,5 @@
+//! Metrics of single environments.
+
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;

@@ -13,7 +13,7 @@ pub struct Validity {
     pub until: Timestamp,
 }
 
-/// RenewalReason for replacing a certificate.
+/// Reason for replacing a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenewalReason {
     /// No certificate exists.

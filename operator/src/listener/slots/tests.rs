@@ -153,7 +153,7 @@ fn known_address_takes_bytes_from_unknown_ones_and_never_the_reverse() {
     assert!(flood.iter().all(|slot| reserve(slot, 10)));
     assert!(reserve(&known, 10), "one of as many bytes makes room");
     let next = enter(&slots, 9);
-    assert!(!reserve(&next, 10), "all hold as much as it requester for");
+    assert!(!reserve(&next, 10), "every address has as many bytes as the new one asks for");
     assert!(is_there(&known));
 }
 

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
 
 /// Returns a client of a simulated API server that has `storefront` in namespace `shop`, refuses all writes, and answers
-/// after this delay.
+/// after this delay. It never answers a request for `silent`.
 fn api_server(delay: Duration) -> Client {
     let answer = move |request: Request<kube::client::Body>| async move {
         tokio::time::sleep(delay).await;
@@ -56,6 +56,7 @@ fn api_server(delay: Duration) -> Client {
                     "metadata": {"name": "denied", "labels": {"remora.dev/allow-overrides": "false"}},
                 }),
             ),
+            "silent" => std::future::pending().await,
             "broken" => (500, json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500})),
             _ => (
                 404,
@@ -248,15 +249,27 @@ async fn missing_environment_gives_warning() {
 }
 
 #[tokio::test]
-async fn silent_api_server_does_not_block_injection() {
+async fn failing_api_server_does_not_block_injection() {
     let bench = bench();
     let response = bench.review(&review(&pod("broken"))).await;
+    assert_injected_without_look_up(&bench, &response, "broken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_api_server_does_not_block_injection() {
+    let bench = bench();
+    let review = review(&pod("silent"));
+    let response = tokio::time::timeout(Duration::from_secs(5), bench.review(&review)).await;
+    assert_injected_without_look_up(&bench, &response.expect("the API server waits 5 s for the webhook"), "silent");
+}
+
+fn assert_injected_without_look_up(bench: &Bench, response: &Value, environment: &str) {
     assert_eq!(response["allowed"], true);
     assert_eq!(
         response["warnings"],
-        json!([
-            "FeatureEnvironment broken of namespace \"shop\" cannot be read, so the pod gets a volume of the default layout: recreate the pod if the environment exists and sets spec.delivery"
-        ])
+        json!([format!(
+            "FeatureEnvironment {environment} of namespace \"shop\" cannot be read, so the pod gets a volume of the default layout: recreate the pod if the environment exists and sets spec.delivery"
+        )])
     );
     assert!(bench.metrics().contains(r#"decision="injected",reason="environment_unknown""#));
 }

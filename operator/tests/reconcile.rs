@@ -80,7 +80,7 @@ use remora_operator::{
     publish::ObjectsFeed,
     rollout::{RunningPodsFeed, running_pods, sidecar::SidecarClient},
     source::{
-        fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, Origin, SystemLookup},
+        fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, FetcherOptions, Origin, SystemLookup},
         receiver::WebhookReceiver,
     },
 };
@@ -148,7 +148,7 @@ impl Operator {
         let (objects, writer) = watch();
         let client = cluster.client();
         let allowed = AllowedOrigins::new(origins).unwrap();
-        let fetcher = Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX);
+        let fetcher = Fetcher::new(client.clone(), FetcherOptions::new(allowed), Arc::new(SystemLookup));
         let metrics = Metrics::default();
         let sidecars = SidecarClient::new().unwrap();
         let receiver = WebhookReceiver::default();

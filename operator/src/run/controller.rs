@@ -27,7 +27,9 @@ use crate::{
     memory::Memory,
     rollout::sidecar::SidecarClient,
     source::{
-        fetch::{AllowedOrigins, CaFile, DOCUMENT_MAX, Fetcher, Origin, Proxies, ProxyRule, SystemLookup},
+        fetch::{
+            AllowedOrigins, CaFile, DOCUMENT_MAX, Fetcher, FetcherOptions, Origin, Proxies, ProxyRule, SystemLookup,
+        },
         receiver::WebhookReceiver,
     },
 };
@@ -156,9 +158,9 @@ impl Controller {
         let allowed = AllowedOrigins::new(&self.allowed_origins)?;
         let fence = LeaseFence::default();
         let fenced = fence.client(config).context(BAD_CONFIGURATION)?;
-        let fetcher = Fetcher::new(fenced.clone(), allowed, Arc::new(SystemLookup), self.max_document_bytes)
-            .with_proxies(Proxies::new(&self.proxies))
-            .with_ca_file(ca_file);
+        let (proxies, limit) = (Proxies::new(&self.proxies), self.max_document_bytes);
+        let options = FetcherOptions { allowed, proxies, ca_file, limit };
+        let fetcher = Fetcher::new(fenced.clone(), options, Arc::new(SystemLookup));
         let sidecars = SidecarClient::new()?;
         let (namespace, instance) = (&self.process.namespace, self.unique_name());
         let owner = leader::account(client.clone(), namespace).await;

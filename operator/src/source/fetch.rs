@@ -28,6 +28,7 @@ mod pages;
 mod proxy;
 mod read_budget;
 mod resolve;
+mod server_fetch;
 mod small_document_memory;
 #[cfg(test)]
 mod tests;
@@ -38,8 +39,6 @@ mod version;
 use std::{sync::Arc, time::Duration};
 
 use kube::Client;
-use reqwest::header::{self, HeaderName};
-use tokio::time::Instant;
 
 pub use self::{
     ca_file::{CaFile, CaFileError},
@@ -58,39 +57,51 @@ pub use self::{
     version::{Arrival, CachedVersion},
 };
 use self::{
-    connect::{Clients, IDLE, Purpose},
-    connector::Server,
-    interrupted::Interrupted,
+    connect::{Clients, IDLE},
     limiter::RequestLimiter,
     memory_budget::MemoryBudget,
     objects::Objects,
-    pages::{DocumentAnswer, Request},
-    validator::Validator,
+    server_fetch::ServerFetch,
     version::Version,
 };
 use super::receiver::SigningSecret;
-use crate::api::{FeatureEnvironmentSpec, Flagsmith, Period, PlannedSource, SigningSecretRef};
+use crate::api::{FeatureEnvironmentSpec, PlannedSource, SigningSecretRef};
 
 /// Maximum size of a document in bytes (64 MiB).
 pub const DOCUMENT_MAX: usize = 64 << 20;
 
-/// Path of the document, below the base URL of the API. It ends in a slash, without which Flagsmith redirects.
-const DOCUMENT_PATH: [&str; 2] = ["environment-document", ""];
-
 /// Fetches documents.
 pub struct Fetcher {
+    options: FetcherOptions,
     objects: Objects,
-    allowed: AllowedOrigins,
-    proxies: Proxies,
-    ca_file: Option<CaFile>,
     lookup: Arc<dyn Lookup>,
     clients: Clients,
-    limit: usize,
     budget: MemoryBudget,
     limiter: RequestLimiter,
     read_budget: ReadBudget,
     /// Maximum silence of a stream before it counts as dead.
     idle: Duration,
+}
+
+/// Options of a [`Fetcher`], which an administrator chooses.
+#[derive(Debug)]
+pub struct FetcherOptions {
+    /// Origins to which the fetcher connects.
+    pub allowed: AllowedOrigins,
+    /// Proxies through which the fetcher connects.
+    pub proxies: Proxies,
+    /// File with CAs that the fetcher trusts for every server, besides the public CAs.
+    pub ca_file: Option<CaFile>,
+    /// Maximum size of a document in bytes.
+    pub limit: usize,
+}
+
+impl FetcherOptions {
+    /// Returns the options of a fetcher without proxies and own CAs, for documents of up to [`DOCUMENT_MAX`] bytes.
+    #[must_use]
+    pub fn new(allowed: AllowedOrigins) -> Self {
+        Self { allowed, proxies: Proxies::default(), ca_file: None, limit: DOCUMENT_MAX }
+    }
 }
 
 /// Property of the source that a conditional fetch compares.
@@ -167,34 +178,18 @@ impl FetchedDocument {
 }
 
 impl Fetcher {
-    /// Creates a fetcher that connects to these origins, resolves names with `lookup`, and reads documents of up to
-    /// `limit` bytes.
-    pub fn new(client: Client, allowed: AllowedOrigins, lookup: Arc<dyn Lookup>, limit: usize) -> Self {
+    /// Creates a fetcher that reads objects with `client` and resolves the names of servers with `lookup`.
+    pub fn new(client: Client, options: FetcherOptions, lookup: Arc<dyn Lookup>) -> Self {
         Self {
             objects: Objects::new(client),
-            allowed,
-            proxies: Proxies::default(),
-            ca_file: None,
             clients: Clients::new(Arc::clone(&lookup)),
             lookup,
-            limit,
-            budget: MemoryBudget::new(limit),
+            budget: MemoryBudget::new(options.limit),
             limiter: RequestLimiter::default(),
             read_budget: ReadBudget::default(),
             idle: IDLE,
+            options,
         }
-    }
-
-    /// Sets the proxies through which the fetcher connects.
-    #[must_use]
-    pub fn with_proxies(self, proxies: Proxies) -> Self {
-        Self { proxies, ..self }
-    }
-
-    /// Sets the file with CAs that the fetcher trusts for every server, besides the public CAs.
-    #[must_use]
-    pub fn with_ca_file(self, ca_file: Option<CaFile>) -> Self {
-        Self { ca_file, ..self }
     }
 
     /// Returns the budget of full reads.
@@ -240,7 +235,9 @@ impl Fetcher {
         let Some(reservation) = self.budget.reserve(namespace, wanted).await else { return Ok(Fetched::Busy) };
         let found = match planned {
             PlannedSource::Flagsmith(flagsmith) => {
-                return self.ask_server(namespace, spec, flagsmith, hints, reservation).await;
+                let timeout = spec.refresh.timeout;
+                let fetch = ServerFetch { fetcher: self, namespace, flagsmith, timeout, hints };
+                return fetch.run(reservation).await;
             }
             PlannedSource::ConfigMap(reference) => self.objects.config_map_document(namespace, reference).await?,
             PlannedSource::Secret(reference) => self.objects.secret_document(namespace, reference).await?,
@@ -250,10 +247,10 @@ impl Fetcher {
         {
             return Ok(Fetched::Unchanged { read: None });
         }
-        if found.bytes.len() > self.limit {
+        if found.bytes.len() > self.options.limit {
             return Err(Error::BodyTooLarge {
                 what: "the document",
-                limit: self.limit,
+                limit: self.options.limit,
                 remedy: error::SMALLER_DOCUMENT,
             });
         }
@@ -261,125 +258,4 @@ impl Fetcher {
         let arrival = Arrival::Object { version: found.version };
         Ok(Fetched::Document(Box::new(FetchedDocument { pages: vec![found.bytes], arrival, read: None, reservation })))
     }
-
-    async fn ask_server(
-        &self,
-        namespace: &str,
-        spec: &FeatureEnvironmentSpec,
-        flagsmith: &Flagsmith,
-        hints: &FetchHints,
-        reservation: Reservation,
-    ) -> Result<Fetched, Error> {
-        let server = self.server(&flagsmith.api_url, &DOCUMENT_PATH)?;
-        if let Some(realtime) = &flagsmith.realtime {
-            // An unusable stream is an error of the fetch too, because the fetch's conditions are read more often than
-            // the stream's.
-            self.stream(realtime, "")?;
-        }
-        let origin = server.origin.clone();
-        let requested = self.request_document(namespace, spec, flagsmith, hints, reservation, server).await;
-        requested.or_else(|interrupted| interrupted.outcome(&origin))
-    }
-
-    async fn request_document(
-        &self,
-        namespace: &str,
-        spec: &FeatureEnvironmentSpec,
-        flagsmith: &Flagsmith,
-        hints: &FetchHints,
-        reservation: Reservation,
-        server: Server,
-    ) -> Result<Fetched, Interrupted> {
-        let known = hints.key.as_ref();
-        let (key, client) = self.admit(Purpose::Fetch, &server, namespace, flagsmith, known).await?;
-        if hints.rejected_key.as_ref() == Some(&key) {
-            return Ok(Fetched::StillRefused);
-        }
-        let Server { url, origin, .. } = server;
-        let request = Request {
-            client: &client,
-            origin: &origin,
-            url,
-            key: &key,
-            condition: condition(hints, &key),
-            limit: self.limit,
-            reservation: &reservation,
-        };
-        let (answer, took) = self.send(namespace, spec.refresh.timeout, request).await?;
-        let read = |bytes| Some(FullRead { origin: origin.clone(), bytes, took });
-        Ok(match answer {
-            DocumentAnswer::NotModified => {
-                Fetched::Unchanged { read: if hints.comparison == Comparison::Content { read(0) } else { None } }
-            }
-            DocumentAnswer::Document { pages, began, entity_tag } => {
-                let bytes = pages.iter().map(Vec::len).sum();
-                reservation.shrink(bytes);
-                let arrival = Arrival::Server { key, began, entity_tag };
-                Fetched::Document(Box::new(FetchedDocument { pages, arrival, read: read(bytes), reservation }))
-            }
-        })
-    }
-
-    /// Sends the requests for a document once the limiter admits them. Returns the answer and its time.
-    async fn send(
-        &self,
-        namespace: &str,
-        timeout: Period,
-        request: Request<'_>,
-    ) -> Result<(DocumentAnswer, Duration), Interrupted> {
-        let permit = self.limiter.acquire(request.origin, namespace).await?;
-        let began = Instant::now();
-        let mut answer = in_time(timeout, request.origin, request.send()).await;
-        drop(permit);
-        let took = began.elapsed();
-        self.record(request.origin, namespace, &mut answer);
-        Ok((answer?, took))
-    }
-
-    /// Records the outcome for other fetches from this server, which need not repeat an attempt that just failed.
-    fn record(&self, origin: &Origin, namespace: &str, answer: &mut Result<DocumentAnswer, Interrupted>) {
-        let failure = match answer {
-            Err(Interrupted::Failed(error)) => Some(&mut **error),
-            Err(Interrupted::Rejected(_) | Interrupted::OverBudget(_)) | Ok(_) => None,
-        };
-        match failure {
-            Some(Error::UpstreamUnavailable { problem, fault: Fault::Connection, retry_after, .. }) => {
-                let pause = self.limiter.record_unreachable(origin, problem);
-                *retry_after = retry_after.or(pause);
-            }
-            Some(Error::UpstreamUnavailable { problem, fault: Fault::Server, retry_after, .. }) => {
-                let pause = self.limiter.record_error(origin, namespace, problem);
-                *retry_after = retry_after.or(pause);
-            }
-            _ => self.limiter.record_answer(origin, namespace),
-        }
-    }
-}
-
-/// Returns the header that makes the request conditional, if the cached version is one of this key.
-fn condition(hints: &FetchHints, key: &EnvironmentKey) -> Option<(HeaderName, String)> {
-    let Some(CachedVersion(Version::Server { key: cached, validator, entity_tag })) = &hints.cached else {
-        return None;
-    };
-    if cached != key {
-        return None;
-    }
-    match hints.comparison {
-        Comparison::Time => {
-            let time = validator.as_ref().and_then(Validator::if_modified_since)?;
-            Some((header::IF_MODIFIED_SINCE, time))
-        }
-        Comparison::Content => Some((header::IF_NONE_MATCH, entity_tag.clone()?)),
-    }
-}
-
-/// Waits for the answer for at most this environment's timeout. Other environments may have longer ones.
-async fn in_time(
-    timeout: Period,
-    origin: &Origin,
-    answer: impl Future<Output = Result<DocumentAnswer, Interrupted>>,
-) -> Result<DocumentAnswer, Interrupted> {
-    tokio::time::timeout(timeout.get(), answer).await.unwrap_or_else(|_| {
-        Err(failure::unavailable(origin, &format!("the document did not arrive within {timeout}")).into())
-    })
 }

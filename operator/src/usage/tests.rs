@@ -21,7 +21,7 @@ use super::*;
 use crate::{
     rollout::{RunningPodsFeed, running_pods},
     source::{
-        fetch::{AllowedOrigins, DOCUMENT_MAX, SystemLookup},
+        fetch::{AllowedOrigins, FetcherOptions, SystemLookup},
         trigger::{Trigger, TriggerRequest},
     },
 };
@@ -140,7 +140,7 @@ impl Scene {
         let allowed = AllowedOrigins::new(&[origin.parse().unwrap()]).unwrap();
         let (triggers, requests) = TriggerSender::new();
         let deps = Deps {
-            fetcher: Arc::new(Fetcher::new(client, allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
+            fetcher: Arc::new(Fetcher::new(client, FetcherOptions::new(allowed), Arc::new(SystemLookup))),
             pods: running,
             sidecars: SidecarClient::new().unwrap(),
             triggers,

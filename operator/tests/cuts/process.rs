@@ -20,7 +20,7 @@ use remora_operator::{
     publish::{self, ConfigMapMetadata, ObjectsFeed},
     rollout::{running_pods, sidecar::SidecarClient},
     source::{
-        fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
+        fetch::{AllowedOrigins, Fetcher, FetcherOptions, SystemLookup},
         receiver::WebhookReceiver,
     },
 };
@@ -90,7 +90,7 @@ impl Process {
         let receiver = WebhookReceiver::default();
         receiver.set_leading(true);
         let deps = Deps {
-            fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
+            fetcher: Arc::new(Fetcher::new(client.clone(), FetcherOptions::new(allowed), Arc::new(SystemLookup))),
             compiler: Arc::new(Compiler::with_function(Box::new(documents::compile))),
             client,
             sidecars: SIDECARS.clone(),

@@ -15,7 +15,7 @@ use remora_operator::{
         reconcile::{Deps, run},
     },
     rollout::sidecar::SidecarClient,
-    source::fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
+    source::fetch::{AllowedOrigins, Fetcher, FetcherOptions, SystemLookup},
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -48,7 +48,7 @@ async fn listed(namespaces: &[&str], count: usize) -> BTreeSet<String> {
     let allowed = AllowedOrigins::new(&[]).unwrap();
     let deps = Deps {
         webhook_receiver: remora_operator::source::receiver::WebhookReceiver::default(),
-        fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
+        fetcher: Arc::new(Fetcher::new(client.clone(), FetcherOptions::new(allowed), Arc::new(SystemLookup))),
         compiler: super::compiler(),
         client,
         sidecars: SidecarClient::new().unwrap(),

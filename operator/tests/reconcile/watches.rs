@@ -17,7 +17,7 @@ use remora_operator::{
     },
     rollout::sidecar::SidecarClient,
     source::{
-        fetch::{AllowedOrigins, DOCUMENT_MAX, Fetcher, SystemLookup},
+        fetch::{AllowedOrigins, Fetcher, FetcherOptions, SystemLookup},
         receiver::{Verdict, WebhookReceiver},
     },
 };
@@ -88,7 +88,7 @@ pub(super) fn deps(client: Client) -> Deps {
     let allowed = AllowedOrigins::new(&[]).unwrap();
     Deps {
         webhook_receiver: WebhookReceiver::default(),
-        fetcher: Arc::new(Fetcher::new(client.clone(), allowed, Arc::new(SystemLookup), DOCUMENT_MAX)),
+        fetcher: Arc::new(Fetcher::new(client.clone(), FetcherOptions::new(allowed), Arc::new(SystemLookup))),
         compiler: compiler(),
         client,
         sidecars: SidecarClient::new().unwrap(),

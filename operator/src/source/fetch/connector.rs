@@ -42,7 +42,7 @@ impl Fetcher {
     /// # Errors
     /// The origin or the address is not allowed.
     pub(super) fn reach(&self, url: Url, origin: Origin) -> Result<Server, Error> {
-        let reach = self.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
+        let reach = self.options.allowed.reach(&origin).ok_or_else(|| Error::OriginNotAllowed(origin.clone()))?;
         check_literal(&url, reach)?;
         Ok(Server { url, origin, reach })
     }
@@ -77,7 +77,7 @@ impl Fetcher {
     /// name has here are checked before: one that is not allowed ends the fetch. A name that does not resolve here, as in
     /// a network without a route to the Internet, is left to the proxy.
     async fn tunnel(&self, origin: &Origin, reach: Reach) -> Result<Option<Tunnel>, Error> {
-        let Some(proxy) = self.proxies.of(origin) else { return Ok(None) };
+        let Some(proxy) = self.options.proxies.of(origin) else { return Ok(None) };
         let lookup = tokio::time::timeout(LOOKUP_TIMEOUT, self.lookup.lookup(origin.host().to_owned())).await;
         let addresses = lookup.ok().and_then(Result::ok).unwrap_or_default();
         if addresses.iter().any(|address| !is_allowed(*address, reach)) {
@@ -119,7 +119,7 @@ impl Fetcher {
             ));
         }
         let tunnel = self.tunnel(&server.origin, server.reach).await?;
-        let of_installation = match &self.ca_file {
+        let of_installation = match &self.options.ca_file {
             Some(file) => Some(file.certificates().await),
             None => None,
         };

@@ -28,7 +28,10 @@ use self::{
     cluster::Cluster,
     upstream::{Asked, Certificate, Leading, Upstream},
 };
-use super::{AllowedOrigins, CaFile, CachedVersion, Error, FetchHints, Fetched, Fetcher, Lookup, Origin};
+use super::{
+    AllowedOrigins, CaFile, CachedVersion, Error, FetchHints, Fetched, Fetcher, FetcherOptions, Lookup, Origin,
+    Proxies, ProxyRule,
+};
 use crate::api::FeatureEnvironmentSpec;
 
 /// Text that no error may contain. Every answer that a test expects to be refused contains it.
@@ -110,11 +113,17 @@ impl Scene {
     }
 
     fn fetcher(&self) -> Fetcher {
+        self.fetcher_through(&[])
+    }
+
+    /// Creates a fetcher that connects through these proxies.
+    fn fetcher_through(&self, proxies: &[ProxyRule]) -> Fetcher {
         // reqwest uses the process-wide crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let allowed = AllowedOrigins::new(&self.origins).unwrap();
         let ca_file = self.ca_file.as_deref().map(|path| CaFile::open(path).unwrap());
-        Fetcher::new(self.cluster.client(), allowed, Arc::clone(&self.lookup), self.limit).with_ca_file(ca_file)
+        let options = FetcherOptions { allowed, proxies: Proxies::new(proxies), ca_file, limit: self.limit };
+        Fetcher::new(self.cluster.client(), options, Arc::clone(&self.lookup))
     }
 
     async fn fetch(&self) -> Result<Fetched, Error> {

@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     controller::metrics::Metrics,
     source::{
-        fetch::{AllowedOrigins, Origin, SystemLookup},
+        fetch::{AllowedOrigins, FetcherOptions, Origin, SystemLookup},
         trigger::TriggerRequest,
     },
 };
@@ -40,7 +40,12 @@ impl Scene {
         let origin: Origin = format!("http://{}", server.local_addr().unwrap()).parse().unwrap();
         let client = Client::try_from(Config::new("http://127.0.0.1:9".parse().unwrap())).unwrap();
         let allowed = AllowedOrigins::new(&[origin]).unwrap();
-        let fetcher = Fetcher::new(client, allowed, Arc::new(SystemLookup), 1 << 20).with_idle(idle);
+        let fetcher = Fetcher::new(
+            client,
+            FetcherOptions { limit: 1 << 20, ..FetcherOptions::new(allowed) },
+            Arc::new(SystemLookup),
+        )
+        .with_idle(idle);
         let (triggers, requests) = TriggerSender::new();
         let metrics = Metrics::default();
         let streams = Streams::new(Arc::new(fetcher), triggers, metrics.realtime.clone(), StreamPermits::default());

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::source::fetch::{Proxies, ProxyRule};
+use crate::source::fetch::ProxyRule;
 
 /// A proxy that connects every tunnel to one port of this machine, whatever host the request names.
 struct Proxy {
@@ -85,7 +85,7 @@ fn scene(origin: &str, certificate: &Certificate) -> Scene {
 
 async fn fetch(scene: &Scene, rules: &[&str]) -> Result<Fetched, Error> {
     let rules: Vec<ProxyRule> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-    let fetcher = scene.fetcher().with_proxies(Proxies::new(&rules));
+    let fetcher = scene.fetcher_through(&rules);
     fetcher.fetch("shop", &scene.spec(), &FetchHints::default()).await
 }
 
@@ -129,7 +129,7 @@ async fn credentials_are_read_again_for_each_fetch() {
     let directory = credentials("remora", "first-secret\n");
     let rule = format!("https://flags.test={},{}", proxy.rule(), directory.display());
     let scene = scene("https://flags.test", &certificate);
-    let fetcher = scene.fetcher().with_proxies(Proxies::new(&[rule.parse().unwrap()]));
+    let fetcher = scene.fetcher_through(&[rule.parse().unwrap()]);
     for (password, encoded) in [("first-secret\n", "cmVtb3JhOmZpcnN0LXNlY3JldA=="), ("other", "cmVtb3JhOm90aGVy")] {
         std::fs::write(directory.join("password"), password).unwrap();
         fetcher.fetch("shop", &scene.spec(), &FetchHints::default()).await.unwrap();

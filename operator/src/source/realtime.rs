@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 use self::metrics::RealtimeMetrics;
 pub use self::permits::StreamPermits;
-use self::stream::{StreamState, follow};
+use self::stream::{Stream, StreamState, follow};
 use crate::{
     api::{Flagsmith, NamespacedName, Realtime, Uid},
     source::{
@@ -45,7 +45,7 @@ pub struct Streams {
     triggers: TriggerSender,
     metrics: RealtimeMetrics,
     permits: StreamPermits,
-    followed: Tasks<StreamTarget, Arc<StreamState>>,
+    followed: Tasks<StreamTarget, Arc<Stream>>,
 }
 
 impl Streams {
@@ -73,9 +73,9 @@ impl Streams {
             return None;
         };
         // A stream that is replaced ends soon, which returns its task's permit.
-        let state = self.followed.ensure(environment, target, |target| self.start(environment, target));
-        state.set_document_time(document_time);
-        Some(state.state_text())
+        let stream = self.followed.ensure(environment, target, |target| self.start(environment, target));
+        stream.set_document_time(document_time);
+        Some(stream.state().to_string())
     }
 
     /// Ends the streams of environments for which `is_there` returns false.
@@ -87,10 +87,10 @@ impl Streams {
         &self,
         environment: &NamespacedName,
         target: &StreamTarget,
-    ) -> (Arc<StreamState>, impl Future<Output = ()> + Send + use<>) {
-        let state = Arc::new(StreamState::default());
+    ) -> (Arc<Stream>, impl Future<Output = ()> + Send + use<>) {
+        let stream = Arc::new(Stream::default());
         let (fetcher, triggers, metrics) = (Arc::clone(&self.fetcher), self.triggers.clone(), self.metrics.clone());
-        let (permits, for_stream, target) = (self.permits.clone(), Arc::clone(&state), target.clone());
+        let (permits, for_task, target) = (self.permits.clone(), Arc::clone(&stream), target.clone());
         let environment = environment.clone();
         let following = async move {
             loop {
@@ -98,9 +98,9 @@ impl Streams {
                     Ok(permit) => permit,
                     Err(turn) => {
                         let most = permits::STREAMS_MAX;
-                        for_stream.set_state_text(format!(
-                            "polled only: the operator follows {most} streams already, its maximum; the stream opens when another one ends"
-                        ));
+                        for_task.set_state(StreamState::PolledOnly(format!(
+                            "the operator follows {most} streams already, its maximum; the stream opens when another one ends"
+                        )));
                         let NamespacedName { namespace, name } = &environment;
                         tracing::warn!(
                             namespace,
@@ -112,12 +112,12 @@ impl Streams {
                     }
                 };
                 tokio::select! {
-                    () = follow(&environment, &target, &fetcher, &triggers, &metrics, &for_stream) => return,
+                    () = follow(&environment, &target, &fetcher, &triggers, &metrics, &for_task) => return,
                     // The stream ends here, and waits for another permit.
                     () = permit.revoked() => {}
                 }
             }
         };
-        (state, following)
+        (stream, following)
     }
 }

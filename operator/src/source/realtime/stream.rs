@@ -1,6 +1,6 @@
 //! Follows one stream: opens it, reads it, and reopens it after a failure.
 
-use std::{pin::pin, time::Duration};
+use std::{fmt, pin::pin, time::Duration};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -28,32 +28,53 @@ const PACE: Duration = Duration::from_millis(500);
 /// Number of failures in a row after which the status and the log report them.
 const REPORTED_AFTER_FAILURES: u32 = 3;
 
-/// State of a stream that is followed, for the status.
-const CONNECTED: &str = "connected";
+/// State of a stream. Its text is part of the status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum StreamState {
+    /// The stream did not open yet.
+    #[default]
+    Connecting,
+    /// The stream is open, or was until a short time ago.
+    Connected,
+    /// The operator only polls, for this reason.
+    PolledOnly(String),
+}
 
-/// State shared between the stream and the reconciliation.
+impl fmt::Display for StreamState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connecting => f.write_str("connecting"),
+            Self::Connected => f.write_str("connected"),
+            Self::PolledOnly(reason) => write!(f, "polled only: {reason}"),
+        }
+    }
+}
+
+/// A stream, shared between its task and the reconciliation.
 #[derive(Debug, Default)]
-pub(super) struct StreamState(Mutex<StreamFields>);
+pub(super) struct Stream(Mutex<StreamFields>);
 
 #[derive(Debug, Default)]
 struct StreamFields {
     /// Time of the last change in the cached document.
     document_time: Option<Timestamp>,
-    state_text: Option<String>,
+    state: StreamState,
 }
 
-impl StreamState {
+impl Stream {
     pub(super) fn set_document_time(&self, document_time: Option<Timestamp>) {
         self.0.lock().document_time = document_time;
     }
 
-    /// Returns the state of the stream as text for the status.
-    pub(super) fn state_text(&self) -> String {
-        self.0.lock().state_text.clone().unwrap_or_else(|| "connecting".to_owned())
+    /// Returns the state of the stream.
+    pub(super) fn state(&self) -> StreamState {
+        self.0.lock().state.clone()
     }
 
-    pub(super) fn set_state_text(&self, state_text: String) {
-        self.0.lock().state_text = Some(state_text);
+    /// Sets the state. Returns true if it was another one.
+    pub(super) fn set_state(&self, state: StreamState) -> bool {
+        let before = std::mem::replace(&mut self.0.lock().state, state.clone());
+        before != state
     }
 
     fn document_time(&self) -> Option<Timestamp> {
@@ -68,7 +89,7 @@ pub(super) async fn follow(
     fetcher: &Fetcher,
     triggers: &TriggerSender,
     metrics: &RealtimeMetrics,
-    state: &StreamState,
+    shared: &Stream,
 ) {
     let NamespacedName { namespace, name } = environment;
     let mut newest = None;
@@ -82,7 +103,7 @@ pub(super) async fn follow(
                 tracing::debug!(namespace, environment = name, "follows the stream of changes");
                 // After failures that were reported, a stream that opens may break off again.
                 if failures < REPORTED_AFTER_FAILURES {
-                    state.set_state_text(CONNECTED.to_owned());
+                    shared.set_state(StreamState::Connected);
                 }
                 // The stream does not repeat events from before it opened, so only a fetch can find those changes.
                 triggers.send(environment, Trigger::Fetch).await;
@@ -93,12 +114,11 @@ pub(super) async fn follow(
                         biased;
                         () = &mut steady, if !is_steady => {
                             (is_steady, failures) = (true, 0);
-                            if state.state_text() != CONNECTED {
-                                state.set_state_text(CONNECTED.to_owned());
+                            if shared.set_state(StreamState::Connected) {
                                 triggers.send(environment, Trigger::Report).await;
                             }
                         }
-                        news = next_news(&mut stream, &mut newest, state) => {
+                        news = next_news(&mut stream, &mut newest, shared) => {
                             if let Err(error) = news {
                                 break error;
                             }
@@ -114,7 +134,7 @@ pub(super) async fn follow(
         failures = failures.saturating_add(1);
         if failures == REPORTED_AFTER_FAILURES {
             tracing::warn!(namespace, environment = name, reason = %error.reason(), %error, "the stream of changes failed several times in a row: the source is only polled until the stream opens again");
-            state.set_state_text(format!("polled only: {error}"));
+            shared.set_state(StreamState::PolledOnly(error.to_string()));
             triggers.send(environment, Trigger::Report).await;
         }
         tokio::time::sleep(wait(&error, failures, fastrand::f64())).await;
@@ -122,10 +142,10 @@ pub(super) async fn follow(
 }
 
 /// Reads events until one reports a new change.
-async fn next_news(stream: &mut Listening, newest: &mut Option<Timestamp>, state: &StreamState) -> Result<(), Error> {
+async fn next_news(stream: &mut Listening, newest: &mut Option<Timestamp>, shared: &Stream) -> Result<(), Error> {
     loop {
         let change = stream.next().await?;
-        if is_news(change, state.document_time(), *newest) {
+        if is_news(change, shared.document_time(), *newest) {
             *newest = change.updated_at.max(*newest);
             return Ok(());
         }

@@ -10,6 +10,7 @@ pub mod metrics;
 mod pending;
 mod reads;
 mod rounds;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,7 @@ use jiff::civil::Date;
 use parking_lot::Mutex;
 
 pub(crate) use self::rounds::today;
-use self::{metrics::UsageMetrics, rounds::collect};
+use self::{metrics::UsageMetrics, rounds::Collecting, state::CollectionState};
 use crate::{
     api::{Flagsmith, NamespacedName, Uid, names::EnvironmentName},
     memory::Memory,
@@ -50,8 +51,8 @@ pub struct CollectionTarget {
 
 /// The collections of all environments.
 pub struct Collector {
-    deps: Arc<Deps>,
-    collections: Tasks<CollectionTarget, Collection>,
+    context: Arc<Context>,
+    collections: Tasks<CollectionTarget, Arc<Collection>>,
 }
 
 /// Memory for counts that were read, which several collectors may share.
@@ -64,8 +65,8 @@ impl Default for CountsMemory {
     }
 }
 
-/// Dependencies of every collection.
-struct Deps {
+/// Clients, metrics and memory of every collection.
+struct Context {
     pods: RunningPods,
     sidecars: SidecarClient,
     fetcher: Arc<Fetcher>,
@@ -88,18 +89,19 @@ struct Unread {
     pods: usize,
 }
 
-/// State of the collection of one environment, shared with its task.
-#[derive(Clone)]
-struct Collection {
-    state_text: Arc<Mutex<String>>,
-    used: Arc<Mutex<Used>>,
-    /// `None` before the first round.
-    unread: Arc<Mutex<Option<Unread>>>,
-    key: KnownKey,
-}
+/// Collection of one environment, shared with its task.
+#[derive(Default)]
+struct Collection(Mutex<Shared>);
 
-/// Key that the source accepted last, if it is known: then the Secret with it is not read.
-type KnownKey = Arc<Mutex<Option<EnvironmentKey>>>;
+#[derive(Default)]
+struct Shared {
+    state: CollectionState,
+    used: Used,
+    /// `None` before the first round.
+    unread: Option<Unread>,
+    /// Key that the source accepted last, if it is known: then the Secret with it is not read.
+    key: Option<EnvironmentKey>,
+}
 
 impl Collector {
     /// Creates an empty set of collections, which read the sidecars of `pods`, send counts by `fetcher`, request
@@ -113,8 +115,8 @@ impl Collector {
         memory: &CountsMemory,
     ) -> Self {
         let memory = Arc::clone(&memory.0);
-        let deps = Deps { pods, sidecars, fetcher, triggers, metrics, memory, pause_factor: 1.0 };
-        Self { deps: Arc::new(deps), collections: Tasks::default() }
+        let context = Context { pods, sidecars, fetcher, triggers, metrics, memory, pause_factor: 1.0 };
+        Self { context: Arc::new(context), collections: Tasks::default() }
     }
 
     /// Collects for this environment from now on, or ends its collection if `target` is `None`. Returns the state of the
@@ -131,35 +133,27 @@ impl Collector {
             return None;
         };
         let collection = self.collections.ensure(environment, target, |target| {
-            let state_text = Arc::new(Mutex::new(rounds::COLLECTING.to_owned()));
-            let (used, unread, key) = (Arc::default(), Arc::default(), KnownKey::default());
-            let collection = Collection { state_text, used, unread, key };
-            let collecting = collect(
-                target.clone(),
-                Arc::clone(&self.deps),
-                Arc::clone(&collection.key),
-                Arc::clone(&collection.state_text),
-                Arc::clone(&collection.used),
-                Arc::clone(&collection.unread),
-            );
-            (collection, collecting)
+            let collection = Arc::new(Collection::default());
+            let collecting = Collecting::new(target.clone(), Arc::clone(&self.context), Arc::clone(&collection));
+            (collection, collecting.run())
         });
-        *collection.key.lock() = key.cloned();
-        Some(collection.state_text.lock().clone())
+        let mut shared = collection.0.lock();
+        shared.key = key.cloned();
+        Some(shared.state.to_string())
     }
 
     /// Returns the flags of this environment that were used since the last call, with the day on which their uses were
     /// read.
     pub fn used(&self, environment: &NamespacedName) -> Vec<(Arc<str>, Date)> {
         let collection = self.collections.get(environment);
-        let used = collection.map(|collection| std::mem::take(&mut *collection.used.lock()));
+        let used = collection.map(|collection| std::mem::take(&mut collection.0.lock().used));
         used.unwrap_or_default().into_iter().collect()
     }
 
     /// Returns the number of running pods whose uses on the day before `today` are not known, in part. `None` until the
     /// first round of this day.
     pub fn unread(&self, environment: &NamespacedName, today: Date) -> Option<usize> {
-        let unread = *self.collections.get(environment)?.unread.lock();
+        let unread = self.collections.get(environment)?.0.lock().unread;
         unread.filter(|unread| unread.day == today).map(|unread| unread.pods)
     }
 

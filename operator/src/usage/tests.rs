@@ -139,7 +139,7 @@ impl Scene {
         let origin = serve(Arc::clone(&server)).await;
         let allowed = AllowedOrigins::new(&[origin.parse().unwrap()]).unwrap();
         let (triggers, requests) = TriggerSender::new();
-        let deps = Deps {
+        let context = Context {
             fetcher: Arc::new(Fetcher::new(client, FetcherOptions::new(allowed), Arc::new(SystemLookup))),
             pods: running,
             sidecars: SidecarClient::new().unwrap(),
@@ -160,7 +160,7 @@ impl Scene {
             pods: Mutex::new(pods),
             keys_read,
             server,
-            collector: Collector { deps: Arc::new(deps), collections: Tasks::default() },
+            collector: Collector { context: Arc::new(context), collections: Tasks::default() },
             target,
             requests,
         }
@@ -375,7 +375,7 @@ async fn uses_that_may_have_arrived_are_not_sent_again() {
     pod.lock().used("banner", 100);
     scene.stores([("banner", 103)]).await;
     // The server stores uses before the collector has its answer and counts them.
-    let sums = || ["Unconfirmed", "Sent", "Dropped"].map(|fate| scene.collector.deps.metrics.sum(fate));
+    let sums = || ["Unconfirmed", "Sent", "Dropped"].map(|fate| scene.collector.context.metrics.sum(fate));
     until(|| sums() == [13, 100, 0], || format!("{:?} instead of [13, 100, 0]", sums())).await;
 }
 

@@ -12,7 +12,8 @@ use super::finding::{Finding, Findings};
 use super::property::{Properties, is_identity_free};
 use super::regex::{LONGEST_TEXT, Patterns};
 use super::review::review;
-use super::{Error, LONGEST_SEGMENT_NAME, Options, Progress, chains, condition, priorities, variants};
+use super::variants::{self, Identity};
+use super::{Error, LONGEST_SEGMENT_NAME, Options, Progress, chains, condition, priorities};
 use crate::{
     document::{self, ConditionValue, Document, FeatureState, quoted},
     prune::Pruned,
@@ -298,10 +299,11 @@ fn identity_overrides(
 ) -> Result<Vec<IdentityOverride>, Error> {
     let mut overrides = Vec::with_capacity(document.identity_overrides.len());
     for identity in &document.identity_overrides {
+        let hashed = Identity { client_key: &document.api_key, identifier: &identity.identifier };
         let mut flags = Vec::with_capacity(identity.identity_features.len());
         for flag in &identity.identity_features {
             if let Some(feature) = indexes.get(&*flag.feature.name).and_then(|index| ids.get(*index)) {
-                flags.push(variants::identity_flag(*feature, flag, &identity.identifier, &document.api_key)?);
+                flags.push(variants::identity_flag(*feature, flag, hashed)?);
             }
         }
         if !flags.is_empty() {

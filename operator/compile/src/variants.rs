@@ -33,6 +33,13 @@ pub(super) fn split(seed: Option<String>, states: &[VariantState], feature: &str
     Ok(Split { seed, variants: variants.into_iter().map(|(_, variant)| variant).collect() })
 }
 
+/// The identity of an override, as percentages hash it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity<'a> {
+    pub(super) client_key: &'a str,
+    pub(super) identifier: &'a str,
+}
+
 /// Returns the override of an identity. With variants it has the value of the variant that Flagsmith's API gives to
 /// this identity, by the same percentages as every other split.
 ///
@@ -41,14 +48,13 @@ pub(super) fn split(seed: Option<String>, states: &[VariantState], feature: &str
 pub(super) fn identity_flag(
     feature: i64,
     flag: &IdentityFeature,
-    identifier: &str,
-    client_key: &str,
+    identity: Identity<'_>,
 ) -> Result<IdentityFlag, Error> {
     let value = flag.feature_state_value.token();
     let plain = IdentityFlag { feature, enabled: flag.enabled, value: value.to_owned(), variant: None };
     let Some(variants) = &flag.variants else { return Ok(plain) };
     let split = split(variants.seed.clone(), &variants.states, &flag.feature.name, IDENTITY_OVERRIDES)?;
-    Ok(match chosen(split, identifier, client_key) {
+    Ok(match chosen(split, identity) {
         None => IdentityFlag { variant: Some(Box::new(IdentityVariant::Control)), ..plain },
         Some(Variant { value, key, weight_text, .. }) => {
             IdentityFlag { value, variant: Some(Box::new(IdentityVariant::Variant { key, weight_text })), ..plain }
@@ -57,7 +63,7 @@ pub(super) fn identity_flag(
 }
 
 /// Returns the variant that a split gives to an identity. `None` stands for the control value.
-fn chosen(split: Split, identifier: &str, client_key: &str) -> Option<Variant> {
+fn chosen(split: Split, Identity { client_key, identifier }: Identity<'_>) -> Option<Variant> {
     let identity = [b",", client_key.as_bytes(), b"_", identifier.as_bytes()];
     let place = percentage(&[&[split.seed.as_bytes()], identity.as_slice()].concat());
     let mut start = 0.0;
@@ -89,7 +95,8 @@ mod tests {
     }
 
     fn told(options: &[(i64, f64, &str, Option<&str>)], identifier: &str) -> (String, Option<IdentityVariant>) {
-        let IdentityFlag { value, variant, .. } = identity_flag(1, &flag(options), identifier, "key").unwrap();
+        let identity = Identity { client_key: "key", identifier };
+        let IdentityFlag { value, variant, .. } = identity_flag(1, &flag(options), identity).unwrap();
         (value, variant.map(|variant| *variant))
     }
 
@@ -130,6 +137,7 @@ mod tests {
     fn identity_override_whose_variants_have_no_seed_is_refused() {
         let mut flag = flag(&[(1, 50.0, "a", None)]);
         flag.variants.as_mut().unwrap().seed = None;
-        assert!(matches!(identity_flag(1, &flag, "somebody", "key"), Err(Error::Seed { .. })));
+        let identity = Identity { client_key: "key", identifier: "somebody" };
+        assert!(matches!(identity_flag(1, &flag, identity), Err(Error::Seed { .. })));
     }
 }

@@ -1,13 +1,11 @@
 //! Requests to the API server with the caller's rights and a time limit.
 
+mod access;
 mod pod;
 
 use std::{fmt::Debug, path::PathBuf, time::Duration};
 
-use k8s_openapi::{
-    NamespaceResourceScope,
-    api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
-};
+use k8s_openapi::{NamespaceResourceScope, api::authorization::v1::SubjectAccessReview};
 use kube::{
     Api, Client, Config, Resource, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams},
@@ -17,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::timeout;
 
+pub(super) use self::access::AccessQuestion;
 use super::failure::{Failure, Right, TIMEOUT};
 use crate::{api::FeatureEnvironment, watched::pages::Pages};
 
@@ -216,42 +215,11 @@ impl Cluster {
         within(right::<K>("create", Some(namespace)), api.create(&parameters, object)).await
     }
 
-    /// Asks the API server if a ServiceAccount, given by namespace and name, may do something in a namespace.
-    pub(super) async fn is_allowed(
-        &self,
-        (home, account): (&str, &str),
-        namespace: &str,
-        group: &str,
-        resource: &str,
-        verb: &str,
-    ) -> Result<bool, Failure> {
-        let (resource, subresource) = match resource.split_once('/') {
-            Some((resource, subresource)) => (resource, Some(subresource)),
-            None => (resource, None),
-        };
-        let review = SubjectAccessReview {
-            spec: SubjectAccessReviewSpec {
-                user: Some(format!("system:serviceaccount:{home}:{account}")),
-                groups: Some(vec![
-                    "system:serviceaccounts".to_owned(),
-                    format!("system:serviceaccounts:{home}"),
-                    "system:authenticated".to_owned(),
-                ]),
-                resource_attributes: Some(ResourceAttributes {
-                    namespace: Some(namespace.to_owned()),
-                    group: Some(group.to_owned()),
-                    resource: Some(resource.to_owned()),
-                    subresource: subresource.map(str::to_owned),
-                    verb: Some(verb.to_owned()),
-                    ..ResourceAttributes::default()
-                }),
-                ..SubjectAccessReviewSpec::default()
-            },
-            ..SubjectAccessReview::default()
-        };
+    /// Asks the API server if a ServiceAccount may do something.
+    pub(super) async fn is_allowed(&self, question: AccessQuestion<'_>) -> Result<bool, Failure> {
         let api = Api::<SubjectAccessReview>::all(self.client.clone());
         let right = right::<SubjectAccessReview>("create", None);
-        let answer = within(right, api.create(&PostParams::default(), &review)).await?;
+        let answer = within(right, api.create(&PostParams::default(), &question.review())).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 

@@ -2,7 +2,10 @@
 
 use jiff::Timestamp;
 
-use crate::{api::FeatureEnvironment, ask::failure::Failure};
+use crate::{
+    api::{FeatureEnvironment, NamespacedName},
+    ask::failure::Failure,
+};
 
 /// Everything that was read.
 #[derive(Debug, Default)]
@@ -58,8 +61,8 @@ impl Installation {
 /// Rights of the controller in the namespaces of environments.
 #[derive(Clone, Debug)]
 pub(super) struct Rights {
-    /// Namespace and name of the controller's account.
-    pub(super) account: String,
+    /// The controller's account.
+    pub(super) account: NamespacedName,
     /// Number of namespaces that were checked.
     pub(super) namespaces: usize,
     pub(super) denied: Vec<Denied>,
@@ -210,11 +213,11 @@ pub(super) enum DryRun {
 #[derive(Debug, Default)]
 pub(super) struct Workloads {
     pub(super) pods: Vec<Requesting>,
-    /// Namespace and name of each FeatureEnvironment.
-    pub(super) environments: Vec<(String, String)>,
+    /// Names of all FeatureEnvironments.
+    pub(super) environments: Vec<NamespacedName>,
     pub(super) quotas: Vec<Quota>,
-    /// NetworkPolicies that select ingress, by namespace, in namespaces with pods that do not answer the controller.
-    pub(super) policies: Vec<(String, String)>,
+    /// NetworkPolicies that select ingress, in namespaces with pods that do not answer the controller.
+    pub(super) policies: Vec<NamespacedName>,
 }
 
 /// A pod that requests flags.

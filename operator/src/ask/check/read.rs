@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     api::{
-        FeatureEnvironment,
+        FeatureEnvironment, NamespacedName,
         names::{LEASE, annotation, label, sidecar},
     },
     ask::{cluster::Cluster, failure::Failure},
@@ -241,14 +241,14 @@ async fn workloads(
     scope: Option<&str>,
     unread: &mut Vec<Unread>,
 ) -> Workloads {
-    let names = environments.iter().map(|found| (found.namespace().unwrap_or_default(), found.name_any()));
-    let mut workloads = Workloads { environments: names.collect(), ..Workloads::default() };
+    let names = environments.iter().map(NamespacedName::of).collect();
+    let mut workloads = Workloads { environments: names, ..Workloads::default() };
     let keep = |pod: Pod| requesting(&pod, &asked.system_namespace);
     workloads.pods = note("pods", cluster.select(scope, "", keep).await, unread).unwrap_or_default();
     for namespace in excluded(cluster, &workloads.pods).await {
         workloads.pods.retain(|pod| pod.has_sidecar || pod.namespace != namespace);
     }
-    let namespaces: BTreeSet<&String> = workloads.environments.iter().map(|(namespace, _)| namespace).collect();
+    let namespaces: BTreeSet<&String> = workloads.environments.iter().map(|name| &name.namespace).collect();
     let quotas: Option<Vec<ResourceQuota>> = note("quotas", cluster.list(scope, "").await, unread);
     let is_ours = |quota: &&ResourceQuota| quota.namespace().is_some_and(|namespace| namespaces.contains(&namespace));
     workloads.quotas = quotas.iter().flatten().filter(is_ours).flat_map(uses).collect();
@@ -256,7 +256,7 @@ async fn workloads(
         let found: Result<Vec<NetworkPolicy>, Failure> = cluster.list(Some(&namespace), "").await;
         let found = note("NetworkPolicies", found, unread).unwrap_or_default();
         let closing = found.iter().filter(|policy| restricts_ingress(policy));
-        workloads.policies.extend(closing.map(|policy| (namespace.clone(), policy.name_any())));
+        workloads.policies.extend(closing.map(NamespacedName::of));
     }
     workloads
 }

@@ -7,8 +7,11 @@ use kube::ResourceExt;
 
 use super::facts::{Denied, Deployed, Rights};
 use crate::{
-    api::FeatureEnvironment,
-    ask::{cluster::Cluster, failure::Failure},
+    api::{FeatureEnvironment, NamespacedName},
+    ask::{
+        cluster::{AccessQuestion, Cluster},
+        failure::Failure,
+    },
 };
 
 /// Rights that the controller needs in each namespace with environments: API group, resource and verb.
@@ -46,14 +49,14 @@ pub(super) async fn read(
     if namespaces.is_empty() {
         return Ok(None);
     }
-    let account = controller.account.as_deref().unwrap_or("default");
+    let account = &NamespacedName::new(system_namespace, controller.account.as_deref().unwrap_or("default"));
     let questions = namespaces.iter().flat_map(|namespace| NEEDED.map(|needed| (namespace, needed)));
     let asking = questions.map(|(namespace, (group, resource, verb))| async move {
-        let is_allowed = cluster.is_allowed((system_namespace, account), namespace, group, resource, verb).await?;
+        let is_allowed = cluster.is_allowed(AccessQuestion { account, namespace, group, resource, verb }).await?;
         let denied = || Denied { namespace: namespace.clone(), resource: resource.to_owned(), verb };
         Ok::<_, Failure>((!is_allowed).then(denied))
     });
     let answers: Vec<Option<Denied>> = stream::iter(asking).buffered(CONCURRENT).try_collect().await?;
-    let account = format!("{system_namespace}/{account}");
+    let account = account.clone();
     Ok(Some(Rights { account, namespaces: namespaces.len(), denied: answers.into_iter().flatten().collect() }))
 }

@@ -47,8 +47,9 @@ pub(super) fn findings(workloads: &Workloads, image: Option<&str>) -> Vec<Findin
             add(Level::Warning, &[name], &format!("the sidecar was restarted {} times", pod.restarts), &remedy);
         }
     }
-    let is_known =
-        |namespace: &str, name: &str| environments.iter().any(|(of, known)| of == namespace && known == name);
+    let is_known = |namespace: &str, name: &str| {
+        environments.iter().any(|known| known.namespace == namespace && known.name == name)
+    };
     for pod in pods {
         for name in pod.environments.iter().filter(|name| !is_known(&pod.namespace, name)) {
             let remedy =
@@ -65,10 +66,10 @@ pub(super) fn findings(workloads: &Workloads, image: Option<&str>) -> Vec<Findin
     }
     findings.extend(image.into_iter().flat_map(|image| outdated(pods, image)));
     findings.extend(quotas.iter().filter_map(quota));
-    findings.extend(policies.iter().map(|(namespace, name)| {
+    findings.extend(policies.iter().map(|name| {
         Finding::new(
             Level::Note,
-            format!("NetworkPolicy {namespace}/{name}"),
+            format!("NetworkPolicy {name}"),
             "sidecars of this namespace do not answer the controller, and this policy restricts ingress",
             "allow the controller's pods to connect to port remora-admin (4778) of pods with the label remora.dev/sidecar=injected",
         )
@@ -128,6 +129,7 @@ fn quota(quota: &Quota) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::NamespacedName;
 
     /// A message, its level, and the change that causes it.
     type Fault = (&'static str, Level, fn(&mut Requesting));
@@ -141,7 +143,7 @@ mod tests {
             ..Requesting::default()
         };
         change(&mut pod);
-        let environments = vec![("shop".to_owned(), "storefront".to_owned())];
+        let environments = vec![NamespacedName::new("shop", "storefront")];
         Workloads { pods: vec![pod], environments, ..Workloads::default() }
     }
 
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn policy_that_hides_sidecars_is_named() {
-        let policies = vec![("shop".to_owned(), "closed".to_owned())];
+        let policies = vec![NamespacedName::new("shop", "closed")];
         let found = findings(&Workloads { policies, ..Workloads::default() }, None);
         assert!(found[0].subject.ends_with("shop/closed") && found[0].remedy.contains("4778"), "{found:?}");
     }

@@ -174,28 +174,12 @@ impl Publisher {
             known => known.cloned(),
         };
         let placed = CoreLocation::next(snapshot, before.as_ref());
-        let mut wanted: Vec<Wanted<'_>> = snapshot
-            .contents(placed.set.unwrap_or(CoreSet::A))?
-            .into_iter()
-            .map(|content| Wanted::live(to.owner, content, &placed, record))
-            .collect();
-        let objects: Vec<String> = wanted.iter().map(|wanted| wanted.name.clone()).collect();
-        if placed.outgrows(before.as_ref()) {
-            let kept = self.kept(to, &placed).await?;
-            let last = wanted.len().saturating_sub(1);
-            wanted.splice(last..last, kept);
-        }
-        if placed.divides_further(before.as_ref()) {
-            // The files of overrides follow one another in `wanted`. New ones are written first, in the order of their numbers:
-            // after a crash, no number is missing before them.
-            let first = wanted.iter().position(Wanted::is_overrides).unwrap_or_default();
-            let last = wanted.iter().rposition(Wanted::is_overrides).map_or(first, |last| last + 1);
-            let overrides = wanted.get_mut(first..last).unwrap_or_default();
-            let known = before.as_ref().and_then(|before| before.overrides).unwrap_or_default().min(overrides.len());
-            overrides.rotate_left(known);
-            let (_, replaced) = overrides.split_at_mut(overrides.len() - known);
-            replaced.reverse();
-        }
+        let contents = snapshot.contents(placed.set.unwrap_or(CoreSet::A))?;
+        let objects: Vec<String> = contents.iter().map(|content| to.owner.environment.object(&content.file)).collect();
+        let kept = if placed.outgrows(before.as_ref()) { self.kept(to, &placed).await? } else { None };
+        let kept = kept.map(core::Content::from);
+        let ordered = core::order(contents, before.as_ref(), &placed, kept).into_iter();
+        let wanted: Vec<Wanted<'_>> = ordered.map(|content| Wanted::live(to.owner, content, &placed, record)).collect();
         let mut outdated = Vec::new();
         for wanted in &wanted {
             let (verdict, found) = self.check(to, wanted, cache).await?;
@@ -243,11 +227,11 @@ impl Publisher {
 
     /// Returns the core that is published as one object, as the content of the set that is not about to be published: a
     /// sidecar that starts before all parts have arrived serves it. `None` if the object was altered.
-    async fn kept(&self, objects: Collection<'_>, placed: &CoreLocation) -> Result<Option<Wanted<'static>>, Error> {
+    async fn kept(&self, objects: Collection<'_>, placed: &CoreLocation) -> Result<Option<File>, Error> {
         let Some(set) = placed.set else { return Ok(None) };
         let core = self.read(objects, &objects.owner.environment.object(files::CORE)).await?;
         let core = core.filter(|core| matches!(Pointer::read(&core.bytes), Ok(None)));
-        Ok(core.map(|core| Wanted::live(objects.owner, core::kept(core, set).into(), placed, None)))
+        Ok(core.map(|core| core::kept(core, set)))
     }
 
     /// True if there may be objects that only earlier pods mount: objects of the other kind or in another format.

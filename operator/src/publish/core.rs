@@ -7,6 +7,7 @@
 
 #[cfg(test)]
 mod model;
+mod order;
 
 use std::borrow::Cow;
 
@@ -18,6 +19,7 @@ use remora_snapshot::{
     pointer,
 };
 
+pub(super) use self::order::order;
 use super::{
     owner,
     snapshot::{File, Snapshot},

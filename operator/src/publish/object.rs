@@ -58,11 +58,6 @@ impl<'a> Wanted<'a> {
         Self { name, annotations: annotations(&content), content }
     }
 
-    /// True if the object carries identity overrides.
-    pub(super) fn is_overrides(&self) -> bool {
-        files::is_overrides(&self.content.file)
-    }
-
     /// True if the object carries the core, or the pointer to it.
     pub(super) fn is_core(&self) -> bool {
         self.content.file == files::CORE

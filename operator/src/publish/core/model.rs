@@ -20,7 +20,7 @@ use remora_snapshot::{
     write,
 };
 
-use super::{CoreLocation, File, Snapshot, kept};
+use super::{CoreLocation, File, Snapshot, kept, order};
 use crate::api::Revision;
 
 /// Files of the volume: the core, and two parts in each set.
@@ -64,8 +64,8 @@ enum Lag {
 /// The documents, and everything that a file can hold.
 struct World {
     snapshots: Vec<Snapshot>,
-    /// The files of each snapshot, by the set that its parts go to, in the order in which they are written.
-    plans: Vec<[Vec<(usize, u8)>; 2]>,
+    /// Files of each document in the order in which they are written, by the published content of the file `core`.
+    plans: HashMap<(usize, u8), Vec<(usize, u8)>>,
     contents: Vec<Vec<u8>>,
     /// Document and place of the core that each content of the file `core` names.
     placed: HashMap<u8, (usize, CoreLocation)>,
@@ -107,32 +107,35 @@ fn snapshot(number: usize, parts: usize) -> Snapshot {
 
 impl World {
     fn new(parts: &[usize]) -> Self {
-        let mut world = Self {
+        Self {
             snapshots: parts.iter().enumerate().map(|(number, parts)| snapshot(number, *parts)).collect(),
-            plans: Vec::new(),
+            plans: HashMap::new(),
             contents: vec![Vec::new()],
             placed: HashMap::new(),
             numbers: HashMap::new(),
             read: HashMap::new(),
-        };
-        for number in 0..parts.len() {
-            let plans = CoreSet::ALL.map(|set| world.plan(number, set));
-            world.plans.push(plans);
         }
-        world
     }
 
-    /// Returns the files of a snapshot whose parts go to this set, the core last.
-    fn plan(&mut self, number: usize, set: CoreSet) -> Vec<(usize, u8)> {
-        let snapshot = self.snapshots[number].clone();
-        let contents = snapshot.contents(set).unwrap();
+    /// Returns the files of a document in the order in which the publisher writes them over this content of the file
+    /// `core`.
+    fn plan(&mut self, document: usize, core: u8) -> Vec<(usize, u8)> {
+        if let Some(known) = self.plans.get(&(document, core)) {
+            return known.clone();
+        }
+        let before = self.placed.get(&core).map(|(_, placed)| placed.clone());
+        let snapshot = self.snapshots[document].clone();
+        let placed = CoreLocation::next(&snapshot, before.as_ref());
+        let published = || File::new(files::CORE.to_owned(), self.contents[usize::from(core)].clone());
+        let kept = placed.set.filter(|_| placed.outgrows(before.as_ref())).map(|set| kept(published(), set).into());
+        let contents = snapshot.contents(placed.set.unwrap_or(CoreSet::A)).unwrap();
+        let ordered = order(contents, before.as_ref(), &placed, kept);
         let plan: Vec<_> =
-            contents.iter().map(|content| (file_of(&content.file), self.number(&content.bytes))).collect();
-        let set = (snapshot.core_parts() > 0).then_some(set);
-        let placed = CoreLocation { revision: snapshot.revision.clone(), set, overrides: None };
-        let (last, core) = *plan.last().unwrap();
+            ordered.iter().map(|content| (file_of(&content.file), self.number(&content.bytes))).collect();
+        let (last, written) = *plan.last().unwrap();
         assert_eq!(last, CORE, "the core is written last");
-        self.placed.insert(core, (number, placed));
+        self.placed.insert(written, (document, placed));
+        self.plans.insert((document, core), plan.clone());
         plan
     }
 
@@ -147,15 +150,8 @@ impl World {
     }
 
     /// Returns the next object that the publisher writes, and its content.
-    fn next_write(&self, state: &State) -> Option<(usize, u8)> {
-        let core = state.published[CORE];
-        let before = self.placed.get(&core).map(|(_, placed)| placed);
-        let placed = CoreLocation::next(&self.snapshots[state.newest], before);
-        let mut plan = self.plans[state.newest][placed.set.unwrap_or(CoreSet::A) as usize].clone();
-        if let (true, Some(set)) = (placed.outgrows(before), placed.set) {
-            let file = file_of(&kept(File::new(files::CORE.to_owned(), Vec::new()), set).name);
-            plan.insert(plan.len() - 1, (file, core));
-        }
+    fn next_write(&mut self, state: &State) -> Option<(usize, u8)> {
+        let plan = self.plan(state.newest, state.published[CORE]);
         plan.into_iter().find(|(file, content)| state.published[*file] != *content)
     }
 

@@ -4,16 +4,21 @@
 //! |---|---|
 //! | 4 | number of states |
 //! | 4 | number of classes, the last of which is the end of the text |
-//! | 4 | start state |
-//! | 4 | first matching state: every state from this one on matches |
+//! | 4 | start state, by its name |
+//! | 4 | first matching state, by its name: every state from this one on matches |
 //! | 256 | class of each byte |
 //! | 2 × states × classes | the next state |
 //!
 //! The name of a state is the offset of its row in the table, which therefore has at most 2¹⁶ entries: a step is one
 //! addition and one look-up. State 0 is the dead state. A search begins at the text's start and succeeds as soon as it
 //! reaches a matching state, so it takes at most one step per byte. At the end of the text, it takes one more step, by the
-//! class of the end. The run of a combined DFA does not take this step: accept sets say what is found at the end. It does
-//! not stop at a matching state either.
+//! class of the end. A start state that matches succeeds at once, and the dead state fails at once. The run of a combined
+//! DFA does not take the step of the end: accept sets say what is found at the end. It does not stop at a matching state
+//! either, but ends in the dead state.
+//!
+//! States times classes must be at most 2¹⁶, and the table must have exactly this number of entries. There are 1 to 257
+//! classes, and no byte has the last one. The start state and every next state must exist. The first matching state must
+//! exist and not be state 0, or be the offset after the last row, if no state matches. A reader refuses other automata.
 
 const HEADER: usize = 16 + 256;
 /// Maximum number of entries: the number of possible names.

@@ -10,7 +10,6 @@ impl Segments<'_> {
     /// Runs a segment's residual program. Returns true if the program accepts the context.
     ///
     /// An undecided program accepts nothing, even if it negates a condition.
-    ///
     pub(super) fn accepts(
         &self,
         context: &mut EvaluationContext,

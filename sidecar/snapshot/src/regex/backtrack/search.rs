@@ -309,6 +309,60 @@ mod tests {
     }
 
     #[test]
+    fn search_of_example_reads_documented_instructions() {
+        let code =
+            [Save(0), Character('a'), Split(1, 3), Save(1), Character('b'), Backreference(0, Case::Exact), Match];
+        let bytes = write(&code, 2, &[]);
+        let SearchMemory { slots, trail } = &mut SearchMemory { slots: vec![None; 2], trail: Vec::new() };
+        let program = Program::of(&bytes).unwrap();
+        let mut search = Search { program, text: "aabaa", slots, trail, steps: 100, undecided: false };
+        let (mut place, mut at) = (0, 0);
+        let mut lines = String::new();
+        loop {
+            let next = search.step(place, at, 0);
+            let fails = if next.is_none() { " fails" } else { "" };
+            lines += &format!("//! place {place} at {at}: {:?}{fails}\n", code[place as usize]);
+            match next {
+                Some(Next::Go(next, after)) => (place, at) = (next, after),
+                Some(Next::Done) => break,
+                None => (place, at) = search.back(0).unwrap(),
+            }
+        }
+        let documented = include_str!("../backtrack.rs");
+        assert!(documented.contains(&format!("//! ```text\n{lines}//! ```\n")), "{lines}");
+    }
+
+    #[test]
+    fn lower_case_has_documented_version_of_unicode() {
+        let (major, minor, update) = char::UNICODE_VERSION;
+        assert!(include_str!("../backtrack.rs").contains(&format!("Unicode {major}.{minor}.{update}")));
+    }
+
+    #[test]
+    fn saved_position_of_part_stays_only_where_part_matches() {
+        // A part that saves slot 0 and matches `a`, then a condition on the group of slots 0 and 1.
+        let with = |part: Instruction, text| {
+            let code = [
+                Save(1),
+                part,
+                Save(0),
+                Character('a'),
+                Match,
+                Instruction::IfGroup(0, 7),
+                Match,
+                Character('!'),
+                Match,
+            ];
+            run(&code, 2, &[], text)
+        };
+        assert!(with(Ahead(5), "a"));
+        assert!(with(Instruction::Atomic(5), "a"));
+        assert!(!with(NotAhead(5), "a"), "the part matches");
+        assert!(!with(NotAhead(5), "b"), "the part has taken back its position, so the group has not matched");
+        assert!(with(NotAhead(5), "!"));
+    }
+
+    #[test]
     fn look_ahead_that_matches_consumes_nothing() {
         // (?=[a-z])(?!ab).
         let program =

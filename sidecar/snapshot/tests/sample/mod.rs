@@ -125,7 +125,7 @@ pub(crate) fn environment(overrides: usize) -> Environment {
             property("$.identity.traits.plan", Derivation::SameAs(0)),
             Property { name: None, derivation: Derivation::IdentityKey },
             property("$.flags.plain.value", Derivation::Flag { feature: 0, field: FlagField::Enabled }),
-            property("$.environment.name", Derivation::Constant("\"x\"".to_owned())),
+            property("$.environment.name", Derivation::Constant("\"x\"".into())),
         ],
         identity_overrides: (0..overrides)
             .map(|number| IdentityOverride {

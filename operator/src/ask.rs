@@ -49,6 +49,7 @@ use self::{answer::CommandOutput, arguments::Command};
 pub use self::{
     answer::OutputFormat,
     arguments::Arguments,
+    check::CONTROLLER_RIGHTS,
     cluster::Cluster,
     completion::COMPLETE,
     failure::{Failure, Right},

@@ -1,6 +1,9 @@
 //! Tests of the rights of people, and of objects that not every administrator may create.
 
-use serde_json::json;
+use std::collections::BTreeSet;
+
+use remora_operator::ask::CONTROLLER_RIGHTS;
+use serde_json::{Value, json};
 
 use super::{get, objects, render, render_as};
 
@@ -23,6 +26,32 @@ fn rights_on_environments_join_roles_of_kubernetes() {
 fn priority_of_requests_can_be_left_out() {
     let objects = render(&json!({"controller": {"apiPriority": {"enabled": false}}}));
     assert!(!objects.keys().any(|(kind, _)| kind == "FlowSchema" || kind == "PriorityLevelConfiguration"));
+}
+
+/// Owners of roles of their own rely on the check to find a missing right.
+#[test]
+fn check_asks_for_the_rights_that_the_chart_gives() {
+    let rendered = render(&json!({"delivery": {"secrets": false}}));
+    let rules = get(&rendered, "ClusterRole", "remora-controller")["rules"].as_array().unwrap();
+    let texts = |rule: &Value, part: &str| {
+        let texts = rule[part].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned());
+        texts.collect::<Vec<_>>()
+    };
+    let mut given = BTreeSet::new();
+    for rule in rules {
+        for (group, resource) in texts(rule, "apiGroups").into_iter().zip(texts(rule, "resources")) {
+            given.extend(texts(rule, "verbs").into_iter().map(|verb| (group.clone(), resource.clone(), verb)));
+        }
+    }
+    let not_asked = [
+        // Only API servers with the admission plugin OwnerReferencesPermissionEnforcement need it.
+        ("remora.dev", "featureenvironments/finalizers", "update"),
+        // With controller.namespaces, the right is on namespaces by name.
+        ("", "namespaces", "get"),
+    ];
+    let asked = CONTROLLER_RIGHTS.iter().chain(&not_asked);
+    let asked = asked.map(|(group, resource, verb)| ((*group).into(), (*resource).into(), (*verb).into()));
+    assert_eq!(given, asked.collect());
 }
 
 /// Two releases in one namespace would wait for each other's Lease if it had the same name.
@@ -48,7 +77,7 @@ fn right_to_write_secrets_can_be_left_out() {
 fn full_name_replaces_beginning_of_all_names() {
     let all = json!({"networkPolicy": {"enabled": true}, "receiver": {"enabled": true}, "controller": {"replicas": 2}});
     let named = super::merged(all.clone(), &json!({"fullnameOverride": "remora-prod"}));
-    let names = |release: &str, values: &serde_json::Value| {
+    let names = |release: &str, values: &Value| {
         let objects = objects(&render_as(release, values).unwrap());
         objects.into_keys().collect::<Vec<_>>()
     };

@@ -20,6 +20,7 @@ mod workloads;
 use jiff::Timestamp;
 
 use self::finding::Report;
+pub use self::rights::CONTROLLER_RIGHTS;
 use super::{cluster::Cluster, failure::Failure};
 
 /// Check the installation, the environments and their pods, and say what to do about each fault.

@@ -26,7 +26,6 @@
 #![doc = include_str!("../FORMAT.md")]
 //!
 #![doc = concat!("```text\n", include_str!("format/example.txt"), "```")]
-
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -14,20 +14,26 @@ use crate::{
     },
 };
 
-/// Rights that the controller needs in each namespace with environments: API group, resource and verb.
-const NEEDED: [(&str, &str, &str); 12] = [
+/// Rights that the controller needs in each namespace with environments, whatever its options are: API group, resource
+/// and verb.
+pub const CONTROLLER_RIGHTS: [(&str, &str, &str); 17] = [
+    ("remora.dev", "featureenvironments", "get"),
     ("remora.dev", "featureenvironments", "list"),
     ("remora.dev", "featureenvironments", "watch"),
+    ("remora.dev", "featureenvironments/status", "get"),
     ("remora.dev", "featureenvironments/status", "patch"),
     ("", "configmaps", "get"),
     ("", "configmaps", "list"),
+    ("", "configmaps", "watch"),
     ("", "configmaps", "create"),
     ("", "configmaps", "patch"),
     ("", "configmaps", "delete"),
     ("", "secrets", "get"),
     ("", "pods", "list"),
+    ("", "pods", "watch"),
     ("", "pods", "patch"),
     ("events.k8s.io", "events", "create"),
+    ("events.k8s.io", "events", "patch"),
 ];
 /// Number of namespaces that are checked. The same rules apply to all of them, or one is missing in a list.
 const NAMESPACES: usize = 20;
@@ -50,7 +56,7 @@ pub(super) async fn read(
         return Ok(None);
     }
     let account = &NamespacedName::new(system_namespace, controller.account.as_deref().unwrap_or("default"));
-    let questions = namespaces.iter().flat_map(|namespace| NEEDED.map(|needed| (namespace, needed)));
+    let questions = namespaces.iter().flat_map(|namespace| CONTROLLER_RIGHTS.map(|needed| (namespace, needed)));
     let asking = questions.map(|(namespace, (group, resource, verb))| async move {
         let is_allowed = cluster.is_allowed(AccessQuestion { account, namespace, group, resource, verb }).await?;
         let denied = || Denied { namespace: namespace.clone(), resource: resource.to_owned(), verb };

@@ -23,7 +23,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(60);
 const SPEC_FAULT_BACKOFF_MAX: Duration = Duration::from_secs(300);
 /// Duration of a connection that resets the count of failures.
 const STEADY: Duration = Duration::from_secs(30);
-/// Minimum time between two fetches that one stream triggers, however many events it sends.
+/// Minimum time between two fetches that one stream triggers, however many events it sends. Fetches of large documents have
+/// the rest that the budget for webhooks gives them.
 const PACE: Duration = Duration::from_millis(500);
 /// Number of failures in a row after which the status and the log report them.
 const REPORTED_AFTER_FAILURES: u32 = 3;
@@ -124,7 +125,9 @@ pub(super) async fn follow(
                             }
                             metrics.count_change();
                             triggers.send(environment, Trigger::FetchWhole).await;
-                            tokio::time::sleep(PACE).await;
+                            // A server may send events as fast as the stream allows, and each costs it a whole document.
+                            let rest = fetcher.read_budget().webhook_rest(&target.uid);
+                            tokio::time::sleep(rest.max(PACE)).await;
                         }
                     }
                 }

@@ -1,6 +1,9 @@
 //! Tests of streams on real sockets. Only the events are made up.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
 
 use kube::{Client, Config};
 use tokio::{
@@ -14,7 +17,7 @@ use super::*;
 use crate::{
     controller::metrics::Metrics,
     source::{
-        fetch::{AllowedOrigins, FetcherOptions, Origin, SystemLookup},
+        fetch::{AllowedOrigins, FetcherOptions, FullRead, Origin, SystemLookup},
         trigger::TriggerRequest,
     },
 };
@@ -118,6 +121,32 @@ async fn newer_event_requests_fetch_without_condition() {
     assert!(scene.metric("remora_realtime_changes_total 2") && scene.metric("remora_realtime_streams 1"));
     assert_eq!(scene.keep("storefront", 102), "connected");
     assert!(scene.requests.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn many_events_fetch_large_document_as_often_as_webhooks_may() {
+    let mut scene = Scene::new(CAP).await;
+    // The read costs a 20th of a minute's budget, so the next one may follow after 3 s.
+    let origin: Origin = format!("http://{}", scene.server.local_addr().unwrap()).parse().unwrap();
+    let read = FullRead { origin, bytes: (512 << 20) / 20, took: Duration::ZERO };
+    let rest = Duration::from_secs(3);
+    scene.streams.fetcher.read_budget().record(
+        "shop",
+        &"uid-1".into(),
+        &read,
+        Duration::from_secs(30),
+        Instant::now().into(),
+    );
+    scene.keep("storefront", 100);
+    let mut connection = scene.accept().await;
+    assert_eq!(scene.triggered().await, Trigger::Fetch);
+    for second in 101..200 {
+        tell(&mut connection, second).await;
+    }
+    assert_eq!(scene.triggered().await, Trigger::FetchWhole);
+    let first = Instant::now();
+    assert_eq!(scene.triggered().await, Trigger::FetchWhole);
+    assert!(first.elapsed() > rest - Duration::from_millis(500), "{:?}", first.elapsed());
 }
 
 #[tokio::test]

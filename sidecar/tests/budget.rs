@@ -35,7 +35,7 @@ fn serving(patterns: &[&str], kind: &str) -> (Directory, Running) {
     let source = json!({"api_key": CLIENT_KEY, "id": 1, "name": "shop", "updated_at": "2026-11-21T00:00:00+00:00",
            "project": {"id": 1, "segments": segments}, "feature_states": states, "identity_overrides": []});
     let bytes = serde_json::to_vec(&source).unwrap();
-    let pruned = prune(document::parse(&bytes).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune(document::parse(&bytes).unwrap(), &Rules::default());
     let options = remora_compile::Options { environment: "shop", ..remora_compile::Options::default() };
     let compiled = remora_compile::compile_to_files_of(1_000_000, &pruned, &options).unwrap();
     let directory = Directory::new();

@@ -30,7 +30,7 @@ fn read(path: &Path) -> Value {
 fn serve(cases: &Path, environment_flags: remora_compile::Mode) -> (Directory, Running, Value) {
     let keys = read(&cases.join("keys.json"));
     let document = document::parse(&std::fs::read(cases.join("environment.json")).unwrap()).unwrap();
-    let pruned = prune::prune(document, &prune::Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune::prune(document, &prune::Rules::default());
     let server_key = keys["server"].as_str().unwrap();
     let options = remora_compile::Options {
         environment: "shop",

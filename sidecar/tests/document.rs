@@ -42,7 +42,7 @@ fn source(limit: u32, identities: u32) -> Value {
 
 fn compiled(source: &Value, served: bool) -> Compiled {
     let bytes = serde_json::to_vec(source).unwrap();
-    let pruned = prune(document::parse(&bytes).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune(document::parse(&bytes).unwrap(), &Rules::default());
     let original = served.then(|| Original::new(bytes));
     let options = remora_compile::Options {
         environment: "shop",

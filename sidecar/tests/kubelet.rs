@@ -151,7 +151,7 @@ fn documents(limit: u32) -> Files {
     let source = json!({"api_key": "client", "id": 1, "name": "shop", "project": {"id": 1, "segments": []},
                         "feature_states": [state(json!(limit))], "identity_overrides": identities});
     let bytes = serde_json::to_vec(&source).unwrap();
-    let pruned = prune(document::parse(&bytes).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune(document::parse(&bytes).unwrap(), &Rules::default());
     let original = Original::new(bytes);
     let options = remora_compile::Options {
         environment: "shop",

@@ -48,7 +48,7 @@ fn million_identity_overrides_are_served() {
     let text = document();
     let began = Instant::now();
     let parsed = document::parse(text.as_bytes()).unwrap();
-    let pruned = prune(parsed, &Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune(parsed, &Rules::default());
     let options = Options { environment: "shop", ..Options::default() };
     let compiled = compile(&pruned, &options).unwrap();
     let took = began.elapsed();

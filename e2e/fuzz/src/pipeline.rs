@@ -1,7 +1,5 @@
 //! Steps from a document to a snapshot: parse, prune, compile, read.
 
-use std::sync::LazyLock;
-
 use remora_compile::document;
 use remora_compile::prune::{Pruned, Rules, prune};
 use remora_compile::{Compiled, Options, compile_to_files_of};
@@ -14,8 +12,7 @@ pub(crate) fn parsed(json: &[u8]) -> Result<Pruned, document::Error> {
 
 /// Prunes a document by rules that keep all of it.
 pub(crate) fn whole(document: document::Document) -> Pruned {
-    static KEEP_ALL: LazyLock<Rules> = LazyLock::new(|| Rules::new(&[], &[], false, false).unwrap());
-    prune(document, &KEEP_ALL)
+    prune(document, &Rules::default())
 }
 
 /// Compiles a document a second time. Panics if the result differs, because equal documents must give equal bytes.

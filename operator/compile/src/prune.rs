@@ -16,12 +16,25 @@ pub const MOST_GLOBS: usize = 100;
 /// Maximum length of a glob in characters, as in the CRD.
 pub const LONGEST_GLOB: usize = 256;
 
-/// Rules of what to keep.
-#[derive(Debug, Clone)]
+/// Choice of what to keep. Default: everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Selection<'a> {
+    /// Globs for the names of features to keep. All features if it is empty.
+    pub include: &'a [String],
+    /// Globs for the names of features to leave out.
+    pub exclude: &'a [String],
+    /// Leaves out features that are server-side only.
+    pub drop_server_only: bool,
+    /// Leaves out the overrides of identities.
+    pub drop_identity_overrides: bool,
+}
+
+/// Compiled rules of what to keep. Default: everything.
+#[derive(Debug, Clone, Default)]
 pub struct Rules {
-    include: GlobSet,
+    /// `None` keeps all features that `exclude` does not match.
+    include: Option<GlobSet>,
     exclude: GlobSet,
-    includes_all: bool,
     drop_server_only: bool,
     drop_identity_overrides: bool,
 }
@@ -66,27 +79,18 @@ pub enum Error {
 }
 
 impl Rules {
-    /// Creates rules that keep features which match any of `include` (all, if that is empty) and none of `exclude`.
+    /// Compiles the globs of a selection.
     ///
     /// # Errors
     /// A glob is invalid or exceeds a limit. The error names the first one.
-    pub fn new(
-        include: &[String],
-        exclude: &[String],
-        drop_server_only: bool,
-        drop_identity_overrides: bool,
-    ) -> Result<Self, Error> {
-        Ok(Self {
-            includes_all: include.is_empty(),
-            include: globs("include", include)?,
-            exclude: globs("exclude", exclude)?,
-            drop_server_only,
-            drop_identity_overrides,
-        })
+    pub fn compile(selection: &Selection<'_>) -> Result<Self, Error> {
+        let Selection { include, exclude, drop_server_only, drop_identity_overrides } = *selection;
+        let include = if include.is_empty() { None } else { Some(globs("include", include)?) };
+        Ok(Self { include, exclude: globs("exclude", exclude)?, drop_server_only, drop_identity_overrides })
     }
 
     fn keeps(&self, name: &str) -> bool {
-        (self.includes_all || self.include.is_match(name)) && !self.exclude.is_match(name)
+        self.include.as_ref().is_none_or(|include| include.is_match(name)) && !self.exclude.is_match(name)
     }
 }
 
@@ -185,7 +189,7 @@ mod tests {
     use super::*;
 
     fn rules(include: &[String], exclude: &[String]) -> Result<Rules, Error> {
-        Rules::new(include, exclude, false, false)
+        Rules::compile(&Selection { include, exclude, ..Selection::default() })
     }
 
     #[test]
@@ -220,9 +224,10 @@ mod tests {
             let mut outcome = None;
             let memory = allocation_counter::measure(|| {
                 let rules = rules(&globs, &globs);
-                outcome = Some(rules.map(|rules| (rules.include.is_match(name), rules.exclude.is_match(name))));
+                outcome =
+                    Some(rules.map(|rules| [rules.include.unwrap(), rules.exclude].map(|set| set.is_match(name))));
             });
-            assert_eq!(outcome, Some(Ok((true, true))), "{}", globs[0]);
+            assert_eq!(outcome, Some(Ok([true, true])), "{}", globs[0]);
             assert!(memory.bytes_max < 32 << 20, "{} takes {} bytes", globs[0], memory.bytes_max);
         }
     }

@@ -36,9 +36,8 @@ fn files(folder: &Path) -> Vec<(String, String)> {
 }
 
 fn compiled(document: &str, server_keys: &[&str], environment_flags: Mode) -> Compiled {
-    let rules = Rules::new(&[], &[], false, false).unwrap();
-    let pruned =
-        prune(document::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}")), &rules);
+    let document = document::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}"));
+    let pruned = prune(document, &Rules::default());
     compile(&pruned, &Options { environment: "conformance", server_keys, environment_flags, ..Options::default() })
         .unwrap()
 }

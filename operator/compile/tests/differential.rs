@@ -34,7 +34,7 @@ use oracle::{NoAnswer, Oracle};
 use remora_snapshot::{Decision, RequestState};
 
 use remora_compile::Mode;
-use remora_compile::prune::Rules;
+use remora_compile::prune::{Rules, Selection};
 
 /// Number of documents if `REMORA_DIFFERENTIAL_SECONDS` is not set.
 const DOCUMENTS: usize = 250;
@@ -163,13 +163,14 @@ fn pruning_keeps_answers_of_remaining_flags() {
         let mut document = case.get("document").unwrap().clone();
         let globs = documents::globs(&mut random, &document);
         let (drop_server_only, drop_identity_overrides) = (random.bool(), random.bool());
-        let rules = Rules::new(&globs[0], &globs[1], drop_server_only, drop_identity_overrides).unwrap();
+        let [include, exclude] = &globs;
+        let rules = Rules::compile(&Selection { include, exclude, drop_server_only, drop_identity_overrides }).unwrap();
         let pruned = compare::compiled(&document.to_string(), &rules, Mode::Plain);
         if drop_identity_overrides {
             document.set("identity_overrides", Json::List(Vec::new()));
         }
         let (Ok(pruned), Ok(whole)) =
-            (pruned, compare::compiled(&document.to_string(), &compare::everything(), Mode::Plain))
+            (pruned, compare::compiled(&document.to_string(), &Rules::default(), Mode::Plain))
         else {
             continue;
         };
@@ -204,7 +205,7 @@ fn explanation_adds_up_to_evaluation() {
     for _ in 0..DOCUMENTS {
         let case = documents::case(&mut random, 4..12);
         let document = case.get("document").unwrap();
-        let Ok(compiled) = compare::compiled(&document.to_string(), &compare::everything(), Mode::AllSegments) else {
+        let Ok(compiled) = compare::compiled(&document.to_string(), &Rules::default(), Mode::AllSegments) else {
             continue;
         };
         let snapshot = compare::snapshot(&compiled);

@@ -50,7 +50,7 @@ fn document(with_metadata: bool, rollout: &str) -> Value {
 
 fn compiled(document: &Value) -> Compiled {
     let document = document::parse(document.to_string().as_bytes()).unwrap();
-    let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune(document, &Rules::default());
     compile(&pruned, &Options { environment: "e", ..Options::default() }).unwrap()
 }
 

@@ -14,7 +14,7 @@ fn findings(segments: &Value, features: &Value, identities: &Value) -> Vec<Findi
 fn compiled(segments: &Value, features: &Value, identities: &Value) -> Result<Compiled, Error> {
     let document = json!({"api_key": "k", "project": {"segments": segments}, "feature_states": features, "identity_overrides": identities});
     let document = document::parse(document.to_string().as_bytes()).unwrap();
-    let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune(document, &Rules::default());
     let options = Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
     compile(&pruned, &options)
 }
@@ -169,7 +169,7 @@ fn document_without_identity_overrides_by_its_setting_is_reported() {
             "use_identity_overrides_in_local_eval": setting,
         });
         let document = document::parse(document.to_string().as_bytes()).unwrap();
-        let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
+        let pruned = prune(document, &Rules::default());
         let options =
             Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
         let findings = compile(&pruned, &options).unwrap().findings;

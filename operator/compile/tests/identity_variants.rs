@@ -31,7 +31,7 @@ fn option(id: u32, share: f64, value: &str, key: Option<&str>) -> Value {
 
 fn with_snapshot(variants: &Value, check: impl FnOnce(&Snapshot<&[u8]>)) {
     let document = document::parse(document(variants).to_string().as_bytes()).unwrap();
-    let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune(document, &Rules::default());
     let compiled = compile(&pruned, &Options { environment: "e", ..Options::default() }).unwrap();
     check(&Snapshot::read(compiled.files[0].bytes.as_slice()).unwrap());
 }

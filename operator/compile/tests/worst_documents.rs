@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Compiles a document, and returns its bytes and its number of findings, or the refusal.
 fn outcome(text: &str, mode: Mode) -> Result<(Vec<u8>, usize), String> {
     let document = document::parse(text.as_bytes()).map_err(|error| error.to_string())?;
-    let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune(document, &Rules::default());
     let options = Options { environment: "e", environment_flags: mode, ..Options::default() };
     let compiled = compile(&pruned, &options).map_err(|error| error.to_string())?;
     let bytes = compiled.files.into_iter().flat_map(|file| file.bytes).collect();

@@ -7,7 +7,7 @@ use remora_compile::{
     about::DocumentStats,
     compile,
     document::{self, Document, Original},
-    prune::{self, Rules, prune_with_progress},
+    prune::{self, Rules, Selection, prune_with_progress},
 };
 
 use super::{
@@ -117,8 +117,12 @@ fn answer(compiled: Compiled, about: DocumentStats) -> (ChildAnswer, Vec<File>) 
 /// # Errors
 /// If a glob cannot be parsed; the error names the first one.
 pub(crate) fn rules(prune: &api::PruneRules) -> Result<Rules, prune::Error> {
-    let (server_only, overrides) = (prune.server_only_features.is_drop(), prune.identity_overrides.is_drop());
-    Rules::new(&prune.features.include, &prune.features.exclude, server_only, overrides)
+    Rules::compile(&Selection {
+        include: &prune.features.include,
+        exclude: &prune.features.exclude,
+        drop_server_only: prune.server_only_features.is_drop(),
+        drop_identity_overrides: prune.identity_overrides.is_drop(),
+    })
 }
 
 fn ofrep(ofrep: api::Ofrep) -> remora_compile::Ofrep {

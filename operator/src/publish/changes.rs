@@ -71,8 +71,7 @@ mod tests {
             })
             .collect();
         let document = json!({"id": 1, "api_key": "client", "project": {}, "feature_states": states}).to_string();
-        let rules = Rules::new(&[], &[], false, false).unwrap();
-        let pruned = prune(parse(document.as_bytes()).unwrap(), &rules);
+        let pruned = prune(parse(document.as_bytes()).unwrap(), &Rules::default());
         let compiled = compile(&pruned, &Options::default()).unwrap();
         compiled.files.into_iter().next().unwrap().bytes
     }

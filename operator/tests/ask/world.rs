@@ -76,7 +76,7 @@ fn snapshot(features: &Features<'_>) -> Snapshot {
         })
         .collect();
     let document = json!({"id": 1, "api_key": "client", "project": {}, "feature_states": states}).to_string();
-    let pruned = prune(parse(document.as_bytes()).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune(parse(document.as_bytes()).unwrap(), &Rules::default());
     let compiled = compile(&pruned, &Options { environment: "storefront", ..Options::default() }).unwrap();
     let files = compiled.files.into_iter().map(|file| File::new(file.name, file.bytes)).collect();
     Snapshot::new(Revision::new(compiled.revision.to_string()), files)

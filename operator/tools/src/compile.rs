@@ -8,7 +8,7 @@ use remora_compile::{
     Mode, Options,
     document::{self, Original},
     name::environment_name,
-    prune::{Rules, prune},
+    prune::{Rules, Selection, prune},
 };
 
 use crate::{counted, directory, terminal::write_line};
@@ -99,8 +99,8 @@ impl Compile {
     pub fn run(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let bytes = self.read()?;
         let document = document::parse(&bytes).with_context(|| self.source())?;
-        let rules = Rules::new(&self.include, &self.exclude, false, false)?;
-        let pruned = prune(document, &rules);
+        let selection = Selection { include: &self.include, exclude: &self.exclude, ..Selection::default() };
+        let pruned = prune(document, &Rules::compile(&selection)?);
         let keys: Vec<&str> = self.environment_key.iter().map(String::as_str).collect();
         let environment_flags = match self.environment_flags {
             EnvironmentFlags::Plain => Mode::Plain,

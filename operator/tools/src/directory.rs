@@ -306,7 +306,7 @@ mod tests {
         }
 
         fn write_document(&self, document: &str) -> Result<PathBuf, Error> {
-            let pruned = prune(parse(document.as_bytes()).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
+            let pruned = prune(parse(document.as_bytes()).unwrap(), &Rules::default());
             write(&self.0.join("out"), "shop", &compile(&pruned, &Options::default()).unwrap())
         }
 

@@ -38,7 +38,7 @@ fn directory_with(feature: &str, segments: &[(&str, Value)]) -> String {
         .map(|(id, (name, rules))| json!({"id": id, "name": name, "rules": rules, "feature_states": [feature]}))
         .collect();
     let text = json!({"api_key": "k", "project": {"segments": segments}, "feature_states": [feature]}).to_string();
-    let pruned = prune(document::parse(text.as_bytes()).unwrap(), &Rules::new(&[], &[], false, false).unwrap());
+    let pruned = prune(document::parse(text.as_bytes()).unwrap(), &Rules::default());
     let options = Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
     let compiled = compile(&pruned, &options).unwrap();
     let number = DIRECTORIES.fetch_add(1, Ordering::Relaxed);

@@ -43,7 +43,7 @@ pub const SERVER_KEY: &str = "ser.bench";
 /// # Errors
 /// The document does not compile.
 pub fn compiled_with_document(text: &str) -> anyhow::Result<Compiled> {
-    let pruned = prune(document::parse(text.as_bytes())?, &Rules::new(&[], &[], false, false)?);
+    let pruned = prune(document::parse(text.as_bytes())?, &Rules::default());
     let original = Original::new(text.as_bytes().to_vec());
     let options = Options {
         environment: ENVIRONMENT,
@@ -59,8 +59,7 @@ pub fn compiled_with_document(text: &str) -> anyhow::Result<Compiled> {
 /// # Errors
 /// The document does not compile.
 pub fn compiled(text: &str, largest_file: usize) -> anyhow::Result<Compiled> {
-    let rules = Rules::new(&[], &[], false, false)?;
-    let pruned = prune(document::parse(text.as_bytes())?, &rules);
+    let pruned = prune(document::parse(text.as_bytes())?, &Rules::default());
     let options =
         Options { environment: ENVIRONMENT, server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
     Ok(compile_to_files_of(largest_file, &pruned, &options)?)

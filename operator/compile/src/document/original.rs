@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::{
         document,
-        prune::{Rules, prune},
+        prune::{Rules, Selection, prune},
     };
 
     fn state(name: &str) -> Value {
@@ -259,7 +259,9 @@ mod tests {
             document.append_page(document::parse(page).unwrap()).unwrap();
             original.append_page(page.clone());
         }
-        let pruned = prune(document, &Rules::new(&[], &[exclude.to_owned()], false, drop_overrides).unwrap());
+        let exclude = &[exclude.to_owned()];
+        let selection = Selection { exclude, drop_identity_overrides: drop_overrides, ..Selection::default() };
+        let pruned = prune(document, &Rules::compile(&selection).unwrap());
         let mut out = Vec::new();
         let overridden = !pruned.document.identity_overrides.is_empty();
         original.write(&pruned.served().collect(), overridden, &mut out).unwrap();

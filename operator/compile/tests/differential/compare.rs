@@ -17,10 +17,6 @@ pub(crate) fn compiled(document: &str, rules: &Rules, mode: Mode) -> Result<Comp
     compile(&prune(document, rules), &options).map_err(|error| error.to_string())
 }
 
-pub(crate) fn everything() -> Rules {
-    Rules::new(&[], &[], false, false).unwrap()
-}
-
 pub(crate) fn snapshot(compiled: &Compiled) -> Snapshot<&[u8]> {
     let mut files = compiled.files.iter().map(|file| file.bytes.as_slice());
     let mut snapshot = Snapshot::read(files.next().unwrap()).unwrap();
@@ -64,7 +60,7 @@ pub(crate) fn percentage(seed: &str, key: &str) -> String {
         r#"{{"api_key":"","project":{{}},"feature_states":[{{"feature":{{"id":1,"name":"f"}},"enabled":true,"featurestate_uuid":{seed},
             "multivariate_feature_state_values":[{{"id":1,"percentage_allocation":1,"multivariate_feature_option":{{}}}}]}}]}}"#
     );
-    let compiled = compiled(&document, &everything(), Mode::Plain).unwrap();
+    let compiled = compiled(&document, &Rules::default(), Mode::Plain).unwrap();
     let snapshot = snapshot(&compiled);
     let mut request = RequestState::default();
     snapshot.identify(&mut request, "x");
@@ -84,7 +80,7 @@ pub(crate) struct Compared {
 /// nothing.
 pub(crate) fn compare(case: &Json, theirs: &Answer) -> Result<Compared, String> {
     let document = case.get("document").unwrap().to_string();
-    let compiled_all = compiled(&document, &everything(), Mode::AllSegments)?;
+    let compiled_all = compiled(&document, &Rules::default(), Mode::AllSegments)?;
     // A finding may announce a difference. Without one the finding names a property that is no valid path, which is a trait's
     // name for both.
     let is_announced = compiled_all
@@ -124,8 +120,8 @@ pub(crate) fn compare(case: &Json, theirs: &Answer) -> Result<Compared, String> 
     }
     let mut modes = vec![(compiled_all, &theirs.all)];
     if case.get("other_modes") != Some(&false.into()) {
-        modes.push((compiled(&document, &everything(), Mode::Plain)?, &theirs.plain));
-        modes.push((compiled(&document, &everything(), Mode::IdentityFree)?, &theirs.identity_free));
+        modes.push((compiled(&document, &Rules::default(), Mode::Plain)?, &theirs.plain));
+        modes.push((compiled(&document, &Rules::default(), Mode::IdentityFree)?, &theirs.identity_free));
     }
     for (compiled, wanted) in &modes {
         let snapshot = snapshot(compiled);

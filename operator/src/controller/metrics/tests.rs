@@ -92,8 +92,7 @@ fn sidecar() -> String {
     let snapshots = std::env::temp_dir().join(format!("remora-monitoring-{:016x}", fastrand::u64(..)));
     let feature = json!({"feature": {"id": 1, "name": "checkout"}, "enabled": true, "feature_state_value": null});
     let text = json!({"api_key": "client", "project": {}, "feature_states": [feature]}).to_string();
-    let rules = prune::Rules::new(&[], &[], false, false).unwrap();
-    let pruned = prune::prune(document::parse(text.as_bytes()).unwrap(), &rules);
+    let pruned = prune::prune(document::parse(text.as_bytes()).unwrap(), &prune::Rules::default());
     let options = remora_compile::Options { environment: "storefront", ..remora_compile::Options::default() };
     directory::write(&snapshots, "storefront", &remora_compile::compile(&pruned, &options).unwrap()).unwrap();
 

@@ -24,7 +24,7 @@ impl TempDir {
 
     fn compile(&self, name: &str, document: &Value) -> PathBuf {
         let document = document::parse(document.to_string().as_bytes()).unwrap();
-        let pruned = prune(document, &Rules::new(&[], &[], false, false).unwrap());
+        let pruned = prune(document, &Rules::default());
         let options =
             Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
         directory::write(&self.0.join(name), "e", &compile(&pruned, &options).unwrap()).unwrap()

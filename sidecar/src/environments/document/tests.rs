@@ -30,8 +30,7 @@ fn document_after(value: &str, previous: Option<&Document>) -> Arc<Document> {
         "project": {"id": 1, "segments": []}, "feature_states": [state], "identity_overrides": overrides,
     });
     let bytes = serde_json::to_vec(&source).unwrap();
-    let rules = Rules::new(&[], &[], false, false).unwrap();
-    let pruned = prune(remora_compile::document::parse(&bytes).unwrap(), &rules);
+    let pruned = prune(remora_compile::document::parse(&bytes).unwrap(), &Rules::default());
     let original = Original::new(bytes);
     let options = remora_compile::Options {
         environment: "shop",

@@ -25,6 +25,8 @@ fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
             snapshot.identify(&mut request, identifier);
             snapshot.set_trait(&mut request, "plan", TraitValue::String(plan));
             snapshot.set_trait(&mut request, "age", TraitValue::Integer("31"));
+            snapshot.set_trait(&mut request, "version", TraitValue::String("1.2.10"));
+            snapshot.set_trait(&mut request, "score", TraitValue::Float(2.75));
             snapshot.write_flags(&mut request, role, &mut out);
             snapshot.write_ofrep_flags(&mut request, role, &mut out);
             snapshot.explain(&mut request);
@@ -33,14 +35,6 @@ fn exercise(core: &[u8], overrides: &[&[u8]]) -> Result<usize, ReadError> {
     snapshot.describe();
     snapshot.role_of("client");
     Ok(out.len())
-}
-
-/// Builds the sample environment with strings that are returned as objects.
-fn environment() -> model::Environment {
-    let mut environment = sample::environment(3);
-    environment.ofrep.object_flags = model::ObjectFlags::Object;
-    environment.features[0].default.value = r#""{\"a\":[1.5e3,\"\\u00e9\\ud83e\\udd88\"]}""#.to_owned();
-    environment
 }
 
 /// Recomputes the checksum, so that the content after it is reached.
@@ -54,7 +48,7 @@ fn sealed(mut file: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn file_cut_off_or_damaged_is_refused() {
-    let written = write(&environment(), usize::MAX).unwrap();
+    let written = write(&sample::complete(3), usize::MAX).unwrap();
     let core = &written.files[0].bytes;
     for length in 0..core.len() {
         assert!(Snapshot::read(&core[..length]).is_err(), "{length} bytes");
@@ -62,7 +56,7 @@ fn file_cut_off_or_damaged_is_refused() {
     for place in 0..core.len() {
         let mut damaged = core.clone();
         damaged[place] ^= 0x10;
-        // The minor version and the reserved bytes before the length are for later writers.
+        // The checksum does not cover the minor version, and a reader ignores it.
         let is_free = (10..12).contains(&place);
         assert!(is_free || Snapshot::read(damaged.as_slice()).is_err(), "byte {place}");
     }
@@ -70,7 +64,7 @@ fn file_cut_off_or_damaged_is_refused() {
 
 #[test]
 fn file_of_other_format_is_refused_with_advice() {
-    let written = write(&environment(), usize::MAX).unwrap();
+    let written = write(&sample::complete(3), usize::MAX).unwrap();
     let with = |place: usize, byte: u8| {
         let mut core = written.files[0].bytes.clone();
         core[place] = byte;
@@ -82,32 +76,43 @@ fn file_of_other_format_is_refused_with_advice() {
     assert!(with(0, b'X').contains("not what its name says"));
 }
 
+/// Number of threads that share the changed words.
+const THREADS: usize = 4;
+
 #[test]
 fn file_with_any_changed_word_never_panics() {
-    let written = write(&sample::environment(40), usize::MAX).unwrap();
+    let written = write(&sample::complete(3), usize::MAX).unwrap();
     let core = &written.files[0].bytes;
-    let (mut refused, mut read) = (0, 0);
-    for place in (40..core.len() - 4).step_by(4) {
-        let word = u32::from_le_bytes(core[place..place + 4].try_into().unwrap());
-        for changed in [
-            0,
-            1,
-            word.wrapping_add(1),
-            word.wrapping_sub(1),
-            word ^ 0x8000_0000,
-            0x7fff_ffff,
-            u32::MAX,
-            u32::MAX - 1,
-            core.len() as u32,
-        ] {
-            let mut hostile = core.clone();
-            hostile[place..place + 4].copy_from_slice(&changed.to_le_bytes());
-            match exercise(&sealed(hostile), &[]) {
-                Ok(_) => read += 1,
-                Err(_) => refused += 1,
+    let outcomes = |start: usize| {
+        let (mut refused, mut read) = (0, 0);
+        for place in (start..core.len() - 4).step_by(4 * THREADS) {
+            let word = u32::from_le_bytes(core[place..place + 4].try_into().unwrap());
+            for changed in [
+                0,
+                1,
+                word.wrapping_add(1),
+                word.wrapping_sub(1),
+                word ^ 0x8000_0000,
+                0x7fff_ffff,
+                u32::MAX,
+                u32::MAX - 1,
+                core.len() as u32,
+            ] {
+                let mut hostile = core.clone();
+                hostile[place..place + 4].copy_from_slice(&changed.to_le_bytes());
+                match exercise(&sealed(hostile), &[]) {
+                    Ok(_) => read += 1,
+                    Err(_) => refused += 1,
+                }
             }
         }
-    }
+        (refused, read)
+    };
+    let (refused, read) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|number| scope.spawn(move || outcomes(40 + 4 * number))).collect();
+        let outcomes = threads.into_iter().map(|thread| thread.join().unwrap());
+        outcomes.fold((0, 0), |(refused, read), more| (refused + more.0, read + more.1))
+    });
     assert!(refused > 1_000 && read > 1_000, "{refused} were refused, {read} were read: the changes do not reach both");
 }
 

@@ -26,8 +26,19 @@
 #![doc = include_str!("../FORMAT.md")]
 //!
 #![doc = concat!("```text\n", include_str!("format/example.txt"), "```")]
+//!
+//! ## Example with every feature
+//!
+//! `sidecar/snapshot/tests/sample/mod.rs` builds an environment with every feature of the format (`complete`, here with
+//! three identity overrides). Generated as above: the sections of its core that the first example leaves empty, the
+//! sections that refer to them, and requests with the decision for each feature and the answers.
+//!
+#![doc = concat!("```text\n", include_str!("format/complete.txt"), "```")]
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+#[cfg(test)]
+extern crate self as remora_snapshot; // the sample of the tests uses this name
 
 mod budget;
 mod context;

@@ -1,5 +1,7 @@
 //! The bytes of a small environment with the meaning of each, for the crate's documentation.
 
+mod complete;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -190,16 +192,9 @@ impl Listing<'_> {
                     self.heading(name);
                     self.rows(fields, end, blob);
                 }
-                Content::Text => {
+                Content::Text | Content::Opaque => {
                     self.heading(name);
-                    while self.at < end {
-                        let line = &self.bytes[self.at..end.min(self.at + 16)];
-                        self.field(line.len(), &String::from_utf8_lossy(line));
-                    }
-                }
-                Content::Opaque => {
-                    self.heading(name);
-                    self.field(end - start, "");
+                    self.lines(end, matches!(content, Content::Text));
                 }
                 Content::File => {
                     self.heading(&format!("{name}: a file of its own, whose offsets count from here"));
@@ -210,6 +205,21 @@ impl Listing<'_> {
                     self.at = end;
                 }
             }
+        }
+    }
+
+    /// Appends the bytes up to an offset, as text if they are text. Many zeros are one line.
+    fn lines(&mut self, end: usize, is_text: bool) {
+        while self.at < end {
+            let zeros = self.bytes[self.at..end].iter().take_while(|byte| **byte == 0).count() / 16 * 16;
+            if zeros > 16 {
+                writeln!(self.text, "{:>5}  ({zeros} bytes of zeros)", self.at).unwrap();
+                self.at += zeros;
+                continue;
+            }
+            let line = &self.bytes[self.at..end.min(self.at + 16)];
+            let text = if is_text { String::from_utf8_lossy(line) } else { "".into() };
+            self.field(line.len(), &text);
         }
     }
 

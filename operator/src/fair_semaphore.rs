@@ -3,10 +3,15 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
+
+/// Time for which a namespace without permits and without waiting tasks keeps its turn. A task that gave up waiting is
+/// repeated within seconds, and would else wait behind all others again, however often it has waited before.
+const TURN_RETAINED: Duration = Duration::from_secs(10);
 
 /// A semaphore. A free permit goes to the waiting namespace that has the fewest permits; among equals, to the one that
 /// has waited longest for a turn. So a namespace waits for the end of one task, however many another one has waiting,
@@ -28,7 +33,7 @@ pub(crate) struct Permit {
 struct State {
     free: usize,
     is_sparing: bool,
-    /// Namespaces with permits or waiting tasks.
+    /// Namespaces with permits or waiting tasks, or that had some a short time ago.
     namespaces: HashMap<Arc<str>, Share>,
     /// Number of turns so far.
     turns: u64,
@@ -41,6 +46,8 @@ struct Share {
     waiting: VecDeque<oneshot::Sender<Permit>>,
     /// Number of the last turn, or of the turn at which the namespace arrived.
     turn: u64,
+    /// Time since which the namespace is known to have neither permits nor waiting tasks.
+    idle: Option<Instant>,
 }
 
 impl FairSemaphore {
@@ -96,12 +103,15 @@ impl FairSemaphore {
 }
 
 impl State {
+    /// Returns the share of a namespace that takes a permit or waits.
     fn share(&mut self, namespace: &Arc<str>) -> &mut Share {
         let turns = &mut self.turns;
-        self.namespaces.entry(Arc::clone(namespace)).or_insert_with(|| {
+        let share = self.namespaces.entry(Arc::clone(namespace)).or_insert_with(|| {
             *turns += 1;
             Share { turn: *turns, ..Share::default() }
-        })
+        });
+        share.idle = None;
+        share
     }
 
     /// True if a permit is free that the namespace may have.
@@ -128,11 +138,13 @@ impl State {
 
     /// Takes a free permit for the next task. `None` if no task waits that may have one.
     fn next(&mut self) -> Option<(Arc<str>, oneshot::Sender<Permit>)> {
+        let now = Instant::now();
         self.namespaces.retain(|_, share| {
             while share.waiting.front().is_some_and(oneshot::Sender::is_closed) {
                 share.waiting.pop_front();
             }
-            share.permits > 0 || !share.waiting.is_empty()
+            let is_used = share.permits > 0 || !share.waiting.is_empty();
+            is_used || now.duration_since(*share.idle.get_or_insert(now)) < TURN_RETAINED
         });
         let waiting = self.namespaces.iter().filter(|(_, share)| !share.waiting.is_empty());
         let (namespace, _) = waiting.min_by_key(|(_, share)| (share.permits, share.turn))?;
@@ -170,6 +182,13 @@ mod tests {
 
     use super::*;
 
+    impl FairSemaphore {
+        /// True if no namespace has permits or waiting tasks.
+        fn is_idle(&self) -> bool {
+            self.0.lock().namespaces.values().all(|share| share.permits == 0 && share.waiting.is_empty())
+        }
+    }
+
     /// Time that each request takes.
     const REQUEST: Duration = Duration::from_secs(2);
 
@@ -193,7 +212,31 @@ mod tests {
         let (large, small) = tokio::join!(requests(&semaphore, "large", 1_000), small);
         assert!(small <= 2 * REQUEST, "{small:?}");
         assert!(large >= REQUEST * (1_000 / 16), "{large:?}: more than 16 requests ran at one time");
-        assert!(semaphore.0.lock().namespaces.is_empty() && semaphore.0.lock().free == 16);
+        assert!(semaphore.is_idle() && semaphore.0.lock().free == 16);
+    }
+
+    /// A fetch waits for its place for 2 s, and its reconciliation is repeated.
+    #[tokio::test(start_paused = true)]
+    async fn namespace_whose_task_gave_up_keeps_its_turn() {
+        let semaphore = FairSemaphore::new(1);
+        let first = semaphore.acquire("first").await;
+        let gave_up = tokio::time::timeout(REQUEST, semaphore.acquire("patient")).await;
+        assert!(gave_up.is_err());
+        drop(first);
+        let other = semaphore.acquire("other").await;
+        let mut late = Box::pin(semaphore.acquire("late"));
+        assert!((&mut late).now_or_never().is_none());
+        let mut again = Box::pin(semaphore.acquire("patient"));
+        assert!((&mut again).now_or_never().is_none());
+        drop(other);
+        let permit = again.now_or_never().expect("the one that came later has the permit");
+        assert!((&mut late).now_or_never().is_none());
+        drop(permit);
+        drop(late.now_or_never().unwrap());
+        sleep(TURN_RETAINED).await;
+        drop(semaphore.acquire("first").await);
+        let left: Vec<_> = semaphore.0.lock().namespaces.keys().cloned().collect();
+        assert_eq!(left, ["first".into()], "the others are forgotten");
     }
 
     #[tokio::test(start_paused = true)]
@@ -222,7 +265,7 @@ mod tests {
         assert!(semaphore.acquire("first").now_or_never().is_none(), "one namespace has half");
         drop(held);
         drop(semaphore.acquire("first").await);
-        assert!(semaphore.0.lock().namespaces.is_empty() && semaphore.0.lock().free == 128);
+        assert!(semaphore.is_idle() && semaphore.0.lock().free == 128);
     }
 
     /// However many tasks other namespaces have, and however long they take, the queue of each namespace moves on.

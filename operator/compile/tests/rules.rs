@@ -55,11 +55,9 @@ fn rules_of_each_kind_decide_at_the_top_level() {
 
 #[test]
 fn rules_below_a_rule_are_combined_by_its_kind() {
-    for (kind, of_rules, of_both) in [
-        ("ALL", vec!["a b"], vec!["a b"]),
-        ("ANY", vec!["a", "b", "a b"], vec!["a b"]),
-        ("NONE", vec![""], vec![""]),
-    ] {
+    for (kind, of_rules, of_both) in
+        [("ALL", vec!["a b"], vec!["a b"]), ("ANY", vec!["a", "b", "a b"], vec!["a b"]), ("NONE", vec![""], vec![""])]
+    {
         let below = |name: &str| rule("ANY", &[name], &[]);
         assert_eq!(members(&json!([rule(kind, &[], &[below("a"), below("b")])])), of_rules, "{kind}");
         // The conditions have to hold, too.

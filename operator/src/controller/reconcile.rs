@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | receive | `background/receive` | registers the environment for webhooks |
 //! | observe | `observe` | reads which revision the cluster has |
-//! | fetch | `read/fetch`, `read/refresh` | decides whether a fetch is due or requested, and fetches the document |
+//! | fetch | `read/source_state`, `read/refresh`, `read/fetch` | decides whether a fetch is due or requested, and fetches the document |
 //! | compile | `read/compile` | compiles the document in a child process |
 //! | guard | `accept` | accepts the snapshot, or holds it back until a person approves it (`candidate`) |
 //! | recover | `publication/recover` | reads the published snapshot from the cluster if this process needs it and does not have it |

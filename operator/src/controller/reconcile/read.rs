@@ -1,17 +1,21 @@
 //! Fetch and compile steps: reads the source if a fetch is due. It changes nothing that is published.
 
 pub(super) mod compile;
-pub(super) mod fetch;
+mod edit_pace;
+mod fetch;
 pub(super) mod refresh;
+pub(super) mod source_state;
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use self::{
     compile::{CompiledDocument, compile},
-    fetch::{FetchStep, SourceState, fetch, record_read},
+    fetch::{Answer, fetch},
     refresh::Requests,
+    source_state::{SourceChange, SourceState, Timing},
 };
 use super::{environment::Environment, error::Error};
 use crate::{
@@ -19,7 +23,10 @@ use crate::{
     compiler::{self, Compiler},
     controller::metrics::{Metrics, Outcome, Step},
     counted::Counted,
-    source::{fetch::Fetcher, trigger::Trigger},
+    source::{
+        fetch::{Fetched, FetchedDocument, Fetcher},
+        trigger::Trigger,
+    },
 };
 
 /// Largest number of documents of a namespace from the fetch to the compiled snapshot: an eighth of all reconciliations,
@@ -88,38 +95,81 @@ impl Reader {
             return Ok(ReadOutcome::NotRun);
         }
         let Some(_place) = self.documents.begin_below(DOCUMENTS, environment.name.namespace.clone()) else {
-            source.waits_for_room();
+            let timing = Timing::of(environment.spec.refresh.interval.get());
+            source.apply(SourceChange::NoRoom { expected: None }, timing);
             self.metrics.begin(Step::Fetch).end(Outcome::Busy);
             return Ok(ReadOutcome::NotRun);
         };
         // Invalid rules are reported before the source is asked; the child process applies the rules.
         compiler::rules(&environment.spec.prune)?;
+        let mut read = self.read(environment, known.has_snapshot, source).await;
         for _ in 1..FETCHES {
-            match self.read(environment, known.has_snapshot, source).await {
-                Err(Error::Compile(compiler::Error::ChangedBetweenPages)) => {}
-                done => return done,
+            if !matches!(read, Err(Error::Compile(compiler::Error::ChangedBetweenPages))) {
+                break;
             }
+            read = self.read(environment, known.has_snapshot, source).await;
         }
-        self.read(environment, known.has_snapshot, source).await
+        // A document that cannot be compiled was read all the same.
+        let is_read = match &read {
+            Ok(outcome) => !matches!(outcome, ReadOutcome::NotRun),
+            Err(error) => error.is_of_document(),
+        };
+        if is_read {
+            self.metrics.environments.set_fetched(&environment.name, Timestamp::now().as_duration().as_secs_f64());
+        }
+        read
     }
 
+    /// Fetches the document, and compiles it unless it is the one that was compiled last.
     async fn read(
         &self,
         environment: &Environment<'_>,
         has_snapshot: bool,
         source: &mut SourceState,
     ) -> Result<ReadOutcome, Error> {
-        let Self { fetcher, compiler, metrics, .. } = self;
-        let document = match fetch(environment, fetcher, metrics, source, has_snapshot).await? {
-            FetchStep::Postponed => return Ok(ReadOutcome::NotRun),
-            FetchStep::Unchanged => return Ok(ReadOutcome::Unchanged),
-            FetchStep::Document(document) => *document,
-        };
-        let compiled = compile(environment, compiler, metrics, document).await.map_err(Error::from);
-        // A document that cannot be compiled was read all the same.
-        if compiled.as_ref().map_or_else(Error::is_of_document, |_| true) {
-            record_read(environment, metrics, source);
+        let Self { fetcher, metrics, .. } = self;
+        let interval = environment.spec.refresh.interval.get();
+        let rest = fetcher.read_budget().rest(&environment.uid, interval);
+        let began = Instant::now();
+        let step = metrics.begin(Step::Fetch);
+        let hints = source.hints(has_snapshot, rest, began);
+        let Answer { fetched, has_read_key } = fetch(environment, fetcher, metrics, hints).await;
+        let timing = Timing::of(interval);
+        if has_read_key {
+            source.apply(SourceChange::KeyRead(began), timing);
         }
-        Ok(ReadOutcome::Compiled(Box::new(compiled?)))
+        let (change, outcome) = match fetched {
+            Ok(Fetched::StillRefused) => (SourceChange::StillRefused, Outcome::StillRefused),
+            Ok(Fetched::Busy) => (SourceChange::NoRoom { expected: None }, Outcome::Busy),
+            Ok(Fetched::OverBudget { expected }) => {
+                (SourceChange::NoRoom { expected: Some(expected) }, Outcome::OverBudget)
+            }
+            Ok(Fetched::Unchanged { read }) => {
+                let is_content_compared = read.is_some();
+                (SourceChange::Unchanged { version: None, is_content_compared }, Outcome::Unchanged)
+            }
+            Ok(Fetched::Document(document)) => {
+                let (bytes, digest) = (document.bytes(), document.digest());
+                source.apply(SourceChange::Arrived { bytes, digest }, timing);
+                let Some(version) = source.confirmed_version(&document.arrival).filter(|_| has_snapshot) else {
+                    step.end(Outcome::Done);
+                    return self.compile(environment, *document).await;
+                };
+                (SourceChange::Unchanged { version: Some(version), is_content_compared: true }, Outcome::Unchanged)
+            }
+            Err(error) => {
+                step.end(error.reason());
+                return Err(error.into());
+            }
+        };
+        step.end(outcome);
+        let is_unchanged = matches!(change, SourceChange::Unchanged { .. });
+        source.apply(change, timing);
+        Ok(if is_unchanged { ReadOutcome::Unchanged } else { ReadOutcome::NotRun })
+    }
+
+    async fn compile(&self, environment: &Environment<'_>, document: FetchedDocument) -> Result<ReadOutcome, Error> {
+        let compiled = compile(environment, &self.compiler, &self.metrics, document).await?;
+        Ok(ReadOutcome::Compiled(Box::new(compiled)))
     }
 }

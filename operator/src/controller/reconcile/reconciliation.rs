@@ -53,7 +53,7 @@ pub(super) async fn first_state(environment: &Environment<'_>, context: &Context
     });
     if was_fetched && observed.revision.is_some() {
         let wait = schedule::first_fetch_delay(&environment.uid, environment.spec.refresh.interval.get());
-        state.source.delay(wait);
+        state.source.fetch_at(Instant::now() + wait);
     }
     state
 }

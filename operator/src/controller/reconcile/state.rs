@@ -4,13 +4,14 @@
 use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{
     background::{collect::Uses, receive::Reception},
     candidate::Candidate,
     desired::Desired,
     publication::{fit::Room, notify::Rollout},
-    read::{fetch::SourceState, refresh::Requests},
+    read::{refresh::Requests, source_state::SourceState},
     report::Reported,
 };
 use crate::{
@@ -40,7 +41,7 @@ impl EnvironmentState {
     pub(super) fn start_generation(&mut self, generation: Option<i64>) {
         if self.generation != generation {
             self.generation = generation;
-            self.source.start_generation();
+            self.source.start_generation(Instant::now());
             self.candidate.start_generation();
             self.desired.start_generation();
             self.room.start_generation();

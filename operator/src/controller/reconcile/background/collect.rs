@@ -3,7 +3,8 @@
 use crate::{
     api::{IdleFlags, Revision},
     controller::reconcile::{
-        desired::Desired, environment::Environment, publication::served, read::fetch::SourceState, report::Reported,
+        desired::Desired, environment::Environment, publication::served, read::source_state::SourceState,
+        report::Reported,
     },
     usage::{CollectionTarget, Collector, idle::LastUses, today},
 };

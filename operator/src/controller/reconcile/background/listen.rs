@@ -1,7 +1,7 @@
 //! Listen step: follows the source's stream of changes.
 
 use crate::{
-    controller::reconcile::{environment::Environment, read::fetch::Provenance},
+    controller::reconcile::{environment::Environment, read::source_state::Provenance},
     source::realtime::{StreamTarget, Streams},
 };
 

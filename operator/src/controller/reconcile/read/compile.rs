@@ -1,6 +1,6 @@
 //! Compile step: compiles a document in a child process. This process does not parse the document.
 
-use super::fetch::Provenance;
+use super::source_state::Provenance;
 use crate::{
     compiler::{Compiler, Error, Request, Response, Task},
     controller::{

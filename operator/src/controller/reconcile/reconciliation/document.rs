@@ -12,7 +12,11 @@ use crate::{
             memory::reserve,
             observe::Observed,
             publication::restore::run_and_restore,
-            read::{KnownState, ReadOutcome, compile::CompiledDocument},
+            read::{
+                KnownState, ReadOutcome,
+                compile::CompiledDocument,
+                source_state::{SourceChange, Timing},
+            },
             state::EnvironmentState,
         },
         report::{Failure, FetchOutcome},
@@ -61,7 +65,8 @@ pub(super) fn store(
     };
     let record_bytes = state.desired.record_bytes(observed);
     reserve(memory, environment.namespace(), &mut compiled.snapshot, record_bytes, || state.release_snapshots())?;
-    state.source.record_compiled(version, provenance);
+    let timing = Timing::of(environment.spec.refresh.interval.get());
+    state.source.apply(SourceChange::Compiled { version, provenance }, timing);
     match accept(environment, observed, &state.desired, &state.candidate, compiled) {
         Verdict::Accepted(compiled) => state.candidate.accept(compiled),
         Verdict::HeldBack(compiled, failure) => {
@@ -82,7 +87,7 @@ pub(super) fn failed_fetch(environment: &Environment<'_>, state: &mut Environmen
     if error.is_of_document() {
         state.candidate.not_compiled(error.to_failure());
     }
-    state.source.failed(error.retry(), environment.spec.refresh.interval.get());
+    state.source.apply(SourceChange::Failed(error), Timing::of(environment.spec.refresh.interval.get()));
     error.log(environment, &state.reported);
     error.to_fetch()
 }

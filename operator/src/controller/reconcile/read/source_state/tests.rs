@@ -3,10 +3,59 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use super::*;
 use crate::{
     api::Uid,
-    source::fetch::{BYTES_PER_MINUTE, ReadBudget},
+    controller::reconcile::read::edit_pace::{EDIT_PACE, EDITS_AT_ONCE},
+    source::fetch::{BYTES_PER_MINUTE, FullRead, ReadBudget, read_within},
 };
 
 const INTERVAL: Duration = Duration::from_secs(30);
+
+/// Records a fetch that found nothing new.
+fn unchanged(source: &mut SourceState) {
+    source.apply(SourceChange::Unchanged { version: None, is_content_compared: false }, Timing::of(INTERVAL));
+}
+
+/// Records a fetch without an answer.
+fn failed(source: &mut SourceState) {
+    let server = "https://flags.test".parse().unwrap();
+    let error = Error::from(fetch::Error::EnvironmentNotFound(server));
+    source.apply(SourceChange::Failed(&error), Timing::of(INTERVAL));
+}
+
+#[test]
+fn change_sets_failures_key_and_next_fetch() {
+    let key = EnvironmentKey::new(b"ser.abc").unwrap();
+    let timing = Timing { now: Instant::now(), interval: INTERVAL, chance: 0.5 };
+    let poll = schedule::after_success(INTERVAL, 0.5);
+    let failure = |retry| schedule::after_failure(retry, 1, INTERVAL, 0.5);
+    let secret = Error::from(fetch::Error::SecretNotFound("flagsmith".to_owned()));
+    let costly = Error::Publish(crate::publish::Error::OutOfMemory { bytes: 2, limit: 1 });
+    let version = || CachedVersion::of_server(key.clone());
+    let provenance = Provenance { client_key: "abc".to_owned(), updated_at: None };
+    let unchanged = |version| SourceChange::Unchanged { version, is_content_compared: true };
+    // Columns: change, failures, wait until the next fetch, key in use, pause of the rejected key.
+    for (change, failures, wait, has_key, is_rejected) in [
+        (SourceChange::StillRefused, 2, failure(Retry::Reference), true, true),
+        (SourceChange::NoRoom { expected: Some(1) }, 1, ROOM_WAIT.mul_f64(1.5), true, true),
+        (unchanged(None), 0, poll, true, false),
+        (unchanged(Some(version())), 0, poll, true, false),
+        (SourceChange::Compiled { version: version(), provenance }, 0, poll, true, false),
+        (SourceChange::Failed(&secret), 2, failure(secret.retry()), false, true),
+        (SourceChange::Failed(&costly), 2, failure(Retry::Costly), true, false),
+        (SourceChange::Failed(&Error::SecretsNotAllowed), 2, failure(Retry::AfterEdit), true, true),
+    ] {
+        let mut source = SourceState {
+            failures: 1,
+            version: Some(version()),
+            rejected_key: Some((key.clone(), timing.now)),
+            ..SourceState::default()
+        };
+        let text = format!("{change:?}");
+        source.apply(change, timing);
+        assert_eq!(source.failures, failures, "{text}");
+        assert_eq!(source.next_fetch(), Some(timing.now + wait), "{text}");
+        assert_eq!((source.key().is_some(), source.rejected_key.is_some()), (has_key, is_rejected), "{text}");
+    }
+}
 
 /// A server may answer "not modified" for ever although its document has changed.
 #[test]
@@ -56,19 +105,19 @@ fn key_is_not_used_after_its_owner_withdrew_it() {
     let secret = || "flagsmith".to_owned();
     let (name, key) = (secret(), "key".to_owned());
     for withdrawn in [
-        Error::SecretNotFound(secret()),
-        Error::SecretNotConsented(secret()),
-        Error::SecretInvalid { name, key, problem: "is empty" },
-        Error::ReadFailed { what: secret(), problem: "forbidden".to_owned() },
+        fetch::Error::SecretNotFound(secret()),
+        fetch::Error::SecretNotConsented(secret()),
+        fetch::Error::SecretInvalid { name, key, problem: "is empty" },
+        fetch::Error::ReadFailed { what: secret(), problem: "forbidden".to_owned() },
     ] {
         let mut source = accepted();
         assert!(source.key().is_some());
-        source.forget_withdrawn_key(&withdrawn);
-        source.failed(withdrawn.retry(), INTERVAL);
+        let withdrawn = Error::from(withdrawn);
+        source.apply(SourceChange::Failed(&withdrawn), Timing::of(INTERVAL));
         assert_eq!(source.key(), None, "{withdrawn}");
     }
     let mut source = accepted();
-    source.forget_withdrawn_key(&Error::EnvironmentNotFound("https://flags.test".parse().unwrap()));
+    failed(&mut source);
     assert!(source.key().is_some(), "a failure of the server says nothing about the Secret");
 }
 
@@ -86,15 +135,14 @@ fn fetch_compares_content_after_rest_of_budget() {
 fn stream_event_does_not_shorten_back_off_of_failing_source() {
     let now = Instant::now();
     let mut source = SourceState::default();
-    source.failed(Retry::Backoff, Duration::from_secs(30));
+    failed(&mut source);
     for trigger in [None, Some(Trigger::Report), Some(Trigger::Fetch), Some(Trigger::FetchWhole)] {
         assert!(!source.is_due(trigger, true, now), "{trigger:?}");
     }
     source.apply_trigger(Some(Trigger::ReferenceChanged), now);
     assert!(source.is_due(Some(Trigger::ReferenceChanged), false, now));
     assert!(source.is_due(Some(Trigger::Requested), false, now));
-    source.schedule_next_poll(Duration::from_secs(30));
-    source.failures = 0;
+    unchanged(&mut source);
     assert!(!source.is_due(Some(Trigger::Report), false, now) && source.is_due(Some(Trigger::Fetch), false, now));
     assert!(source.is_due(None, true, now), "nothing is published");
     assert!(source.is_due(None, false, now + Duration::from_secs(34)));
@@ -123,11 +171,11 @@ fn many_edits_cause_one_fetch_in_each_pace() {
 #[test]
 fn many_generations_cause_one_fetch_in_each_pace() {
     let mut source = SourceState::default();
-    source.start_generation();
+    source.start_generation(Instant::now());
     assert!(source.is_due(None, false, Instant::now()), "the first edit is fetched at once");
     for _ in 0..100 {
-        source.failed(Retry::Backoff, INTERVAL);
-        source.start_generation();
+        failed(&mut source);
+        source.start_generation(Instant::now());
     }
     let now = Instant::now();
     // Without a published snapshot, too.
@@ -168,7 +216,7 @@ async fn full_reads_of_thousand_environments_stay_within_budget_of_bytes() {
                 longest[number] = longest[number].max(now.duration_since(last));
             }
         }
-        source.schedule_next_poll(INTERVAL);
+        unchanged(source);
         polls.push(Reverse((source.next_fetch().unwrap(), number)));
     }
     // The first minute reads every document at least once.

@@ -54,7 +54,7 @@ pub(super) enum PublishState {
 }
 
 impl PublishState {
-    /// Returns the state of the chosen snapshot, which pods have not, unless it `is_published`, in place of `in_pods`.
+    /// Returns the state of the chosen snapshot. If it is not published yet, it replaces the snapshot `in_pods`.
     pub(super) fn of(is_published: bool, in_pods: Option<&Arc<Snapshot>>) -> Self {
         if is_published {
             Self::Published

@@ -1,11 +1,11 @@
 //! Collect step: has the uses of flags collected and sent to the source, and lists the flags without uses.
 
+use std::sync::Arc;
+
 use crate::{
-    api::{IdleFlags, Revision},
-    controller::reconcile::{
-        desired::Desired, environment::Environment, publication::served, read::source_state::SourceState,
-        report::Reported,
-    },
+    api::{IdleFlags, NamespacedName, Revision},
+    controller::reconcile::{environment::Environment, publication::served, read::source_state::SourceState},
+    publish::Snapshot,
     usage::{CollectionTarget, Collector, idle::LastUses, today},
 };
 
@@ -31,43 +31,44 @@ pub(crate) fn collect(environment: &Environment<'_>, collector: &Collector, sour
     collector.ensure(&environment.name, target, source.key())
 }
 
-/// Lists the flags without uses for the status. `None` if uses are not collected.
-pub(crate) async fn idle_flags(
-    environment: &Environment<'_>,
-    collector: &Collector,
-    is_collecting: bool,
-    desired: &Desired,
-    reported: &Reported,
-    uses: &mut Uses,
-) -> Option<IdleFlags> {
-    if !is_collecting {
-        *uses = Uses::default();
-        return None;
+impl Uses {
+    /// Forgets the uses: none are collected.
+    pub(crate) fn stop(&mut self) {
+        *self = Self::default();
     }
-    let written = reported.status(environment).and_then(|status| status.idle_flags.as_ref());
-    // Uses wait in the collector until the flags are known.
-    let Some(desired) = &desired.snapshot else { return written.cloned() };
-    let today = today();
-    if uses.revision.as_ref() != Some(&desired.snapshot.revision) {
-        let Some(flags) = served::flags(&desired.snapshot).await else { return written.cloned() };
-        match &mut uses.last {
-            Some(last) => last.set_flags(&flags, today),
-            None => uses.last = Some(LastUses::restore(written, &flags, today)),
+
+    /// Lists the flags without uses for the status. `snapshot` is the desired one, and `written` the list of the latest
+    /// status.
+    pub(crate) async fn idle_flags(
+        &mut self,
+        environment: &NamespacedName,
+        collector: &Collector,
+        snapshot: Option<&Arc<Snapshot>>,
+        written: Option<&IdleFlags>,
+    ) -> Option<IdleFlags> {
+        // Uses wait in the collector until the flags are known.
+        let Some(snapshot) = snapshot else { return written.cloned() };
+        let today = today();
+        if self.revision.as_ref() != Some(&snapshot.revision) {
+            let Some(flags) = served::flags(snapshot).await else { return written.cloned() };
+            match &mut self.last {
+                Some(last) => last.set_flags(&flags, today),
+                None => self.last = Some(LastUses::restore(written, &flags, today)),
+            }
+            self.revision = Some(snapshot.revision.clone());
         }
-        uses.revision = Some(desired.snapshot.revision.clone());
-    }
-    let last = uses.last.as_mut()?;
-    for (flag, day) in collector.used(&environment.name) {
-        last.used(&flag, day);
-    }
-    match (collector.unread(&environment.name, today), written) {
-        // No round of this day has shown which pods were not read yesterday. A list of today would say that this is decided.
-        (None, Some(written)) => Some(written.clone()),
-        // The first list has no day without uses.
-        (None, None) | (Some(0), _) => Some(last.list(today)),
-        (Some(_), _) => {
-            last.skip_yesterday(today);
-            Some(last.list(today))
+        let last = self.last.as_mut()?;
+        for (flag, day) in collector.used(environment) {
+            last.used(&flag, day);
         }
+        match collector.unread(environment, today) {
+            // No round of this day has shown which pods were not read yesterday. A list of today would say that this is decided.
+            None if let Some(written) = written => return Some(written.clone()),
+            // The first list has no day without uses. After a read of all pods, yesterday counts.
+            None | Some(0) => {}
+            // Pods that were not read may have used flags yesterday.
+            Some(_) => last.skip_yesterday(today),
+        }
+        Some(last.list(today))
     }
 }

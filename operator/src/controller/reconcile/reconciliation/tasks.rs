@@ -5,11 +5,7 @@ use crate::{
     controller::{
         reconcile::{
             Context,
-            background::{
-                collect::{collect, idle_flags},
-                listen::listen,
-                observe_pods::observe_pods,
-            },
+            background::{collect::collect, listen::listen, observe_pods::observe_pods},
             environment::Environment,
             observe::Observed,
             state::EnvironmentState,
@@ -33,6 +29,13 @@ pub(super) async fn start_tasks(
         .and_then(|observed| observe_pods(environment, observer, metrics, &observed.destination, desired, published));
     let realtime = listen(environment, streams, source.provenance());
     let analytics = collect(environment, collector, source);
-    let idle_flags = idle_flags(environment, collector, analytics.is_some(), desired, reported, uses).await;
+    let idle_flags = if analytics.is_some() {
+        let snapshot = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
+        let written = reported.status(environment).and_then(|status| status.idle_flags.as_ref());
+        uses.idle_flags(&environment.name, collector, snapshot, written).await
+    } else {
+        uses.stop();
+        None
+    };
     TaskStates { webhook: reception.state_text(), pods, realtime, analytics, idle_flags }
 }

@@ -37,7 +37,7 @@ use remora_snapshot::{
 use tokio::time::Instant;
 
 use self::{
-    core::CoreLocation,
+    core::{CoreLocation, PresentFile},
     object::{Verdict, Wanted},
     owner::Collection,
     secret_cache::SecretCache,
@@ -178,7 +178,8 @@ impl Publisher {
         let objects: Vec<String> = contents.iter().map(|content| to.owner.environment.object(&content.file)).collect();
         let kept = if placed.outgrows(before.as_ref()) { self.kept(to, &placed).await? } else { None };
         let kept = kept.map(core::Content::from);
-        let ordered = core::order(contents, before.as_ref(), &placed, kept).into_iter();
+        let present = self.present_overrides(to);
+        let ordered = core::order(contents, before.as_ref(), &placed, kept, &present).into_iter();
         let wanted: Vec<Wanted<'_>> = ordered.map(|content| Wanted::live(to.owner, content, &placed, record)).collect();
         let mut outdated = Vec::new();
         for wanted in &wanted {
@@ -217,6 +218,16 @@ impl Publisher {
         }
         cache.placed.insert(to.object_kind, placed);
         Ok(Published { objects, written: outdated.len() })
+    }
+
+    /// Lists the known overrides files, which may be of several revisions.
+    fn present_overrides(&self, objects: Collection<'_>) -> Vec<PresentFile> {
+        let owner = objects.owner;
+        let found = |slot| {
+            let found = self.known(objects, &owner.environment.object(&files::overrides(slot)))?;
+            owner.owns(&found).then(|| PresentFile { slot, files: owner::overrides_files(&found) })
+        };
+        (0..files::OVERRIDES_SLOTS).filter_map(found).collect()
     }
 
     /// Asks the API server for the place of the published core. `None` if the owner has published none.

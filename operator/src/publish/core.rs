@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod model;
 mod order;
+mod overrides;
 
 use std::borrow::Cow;
 
@@ -19,7 +20,7 @@ use remora_snapshot::{
     pointer,
 };
 
-pub(super) use self::order::order;
+pub(super) use self::{order::order, overrides::PresentFile};
 use super::{
     owner,
     snapshot::{File, Snapshot},
@@ -65,8 +66,7 @@ impl CoreLocation {
         let revision = owner::annotation(core, annotation::REVISION).map(Revision::new)?;
         let set = owner::annotation(core, annotation::CORE_SET);
         let set = CoreSet::ALL.into_iter().find(|known| set == Some(known.to_string().as_str()));
-        let overrides = owner::annotation(core, annotation::OVERRIDES_FILES).and_then(|count| count.parse().ok());
-        Some(Self { revision, set, overrides })
+        Some(Self { revision, set, overrides: owner::overrides_files(core) })
     }
 
     /// Returns the place where a snapshot is published if `before` is published now: a core in parts goes to the set
@@ -82,12 +82,6 @@ impl CoreLocation {
             set: (snapshot.core_parts() > 0).then_some(set),
             overrides: Some(snapshot.overrides_files()),
         }
-    }
-
-    /// True if the snapshot has more overrides files than the published one. New files are then written before replaced
-    /// ones, because a replaced file no longer has the identities that moved to a new file.
-    pub(super) fn divides_further(&self, before: Option<&Self>) -> bool {
-        before.is_some_and(|before| before.overrides.is_some() && before.overrides < self.overrides)
     }
 
     /// True if the published core is one object, and has to be kept in the unpublished set while the object `core`

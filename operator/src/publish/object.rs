@@ -33,6 +33,9 @@ pub(super) struct Wanted<'a> {
     pub(super) name: String,
     content: Content<'a>,
     annotations: BTreeMap<String, String>,
+    /// Number of overrides files of the revision, if this is one of them. It follows from the bytes, so an object without it
+    /// is not written again: an earlier version wrote that object.
+    overrides_files: Option<usize>,
 }
 
 impl<'a> Wanted<'a> {
@@ -49,13 +52,14 @@ impl<'a> Wanted<'a> {
             let record = record.and_then(|record| serde_json::to_string(record).ok());
             annotations.extend(record.map(|record| (annotation::RECORD.to_owned(), record)));
         }
-        Self { name: owner.environment.object(&content.file), content, annotations }
+        let overrides_files = placed.overrides.filter(|_| files::is_overrides(&content.file));
+        Self { name: owner.environment.object(&content.file), content, annotations, overrides_files }
     }
 
     /// Returns the desired object that keeps this content of an earlier revision.
     pub(super) fn past(owner: &Owner, content: Content<'a>, revision: &Revision) -> Self {
         let name = owner.environment.past_object(&content.file, revision, &content.digest);
-        Self { name, annotations: annotations(&content), content }
+        Self { name, annotations: annotations(&content), content, overrides_files: None }
     }
 
     /// True if the object carries the core, or the pointer to it.
@@ -73,12 +77,14 @@ impl<'a> Wanted<'a> {
 
     /// Builds the metadata and the content of the object.
     pub(super) fn object(&self, owner: &Owner) -> (ObjectMeta, BTreeMap<String, ByteString>) {
-        let Self { name, content, annotations } = self;
+        let Self { name, content, annotations, overrides_files } = self;
+        let mut annotations = annotations.clone();
+        annotations.extend(overrides_files.map(|count| (annotation::OVERRIDES_FILES.to_owned(), count.to_string())));
         let metadata = ObjectMeta {
             name: Some(name.clone()),
             namespace: Some(owner.namespace.clone()),
             labels: Some(owner.labels()),
-            annotations: Some(annotations.clone()),
+            annotations: Some(annotations),
             owner_references: Some(vec![owner.reference.clone()]),
             ..ObjectMeta::default()
         };

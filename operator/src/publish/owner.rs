@@ -7,7 +7,7 @@ use remora_snapshot::files::{self, CoreSet};
 
 use crate::api::{
     NamespacedName, ObjectKind,
-    names::{EnvironmentName, FIELD_MANAGER, FORMAT, Format, label},
+    names::{EnvironmentName, FIELD_MANAGER, FORMAT, Format, annotation, label},
 };
 
 /// FeatureEnvironment that owns published objects.
@@ -130,6 +130,11 @@ impl Owner {
 /// Returns the value of an annotation.
 pub(super) fn annotation<'a>(found: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     found.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Returns the number of overrides files that an object states: the core, or one of these files.
+pub(super) fn overrides_files(found: &ObjectMeta) -> Option<usize> {
+    annotation(found, annotation::OVERRIDES_FILES)?.parse().ok()
 }
 
 /// True if the entry records an apply of the operator.

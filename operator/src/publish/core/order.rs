@@ -2,11 +2,14 @@
 
 use remora_snapshot::files;
 
-use super::{Content, CoreLocation};
+use super::{
+    Content, CoreLocation,
+    overrides::{self, PresentFile},
+};
 
 /// Returns the contents of a publication in the order in which their objects are written. `contents` are those of the
 /// snapshot at `placed`, the core last. `before` is the published core, and `kept` its copy if it is one object that a
-/// pointer is about to replace.
+/// pointer is about to replace. `present` are the overrides files in the cluster.
 ///
 /// A publication may end after each write, and pods read the objects at any time. The order keeps them whole:
 ///
@@ -15,27 +18,24 @@ use super::{Content, CoreLocation};
 /// 2. `kept` is written directly before the object `core`, which holds the same bytes until then. A sidecar that starts
 ///    before all parts of the new core have arrived serves it from the other set.
 /// 3. Overrides files follow one another. A core is whole as soon as its overrides files, of any revision, cover all
-///    identities, and the leading bits of an identity's hash choose the file. If the number of files stays or decreases,
-///    the new files up to any number cover the identities of the published files up to that number, so they are written in
-///    ascending order. If the number increases, this holds for the files from any number on: those beyond the published
-///    ones are written first, and the published ones are replaced in descending order. The first group is in ascending
-///    order, because a process that starts looks for files without a gap in their numbers.
+///    identities, and the leading bits of an identity's hash choose the file. Each write leaves all identities covered
+///    ([`overrides::slots`]), whatever division the files in the cluster have: a publication that was cut off may have
+///    left files of a third one.
 pub(in crate::publish) fn order<'a>(
     mut contents: Vec<Content<'a>>,
     before: Option<&CoreLocation>,
     placed: &CoreLocation,
     kept: Option<Content<'a>>,
+    present: &[PresentFile],
 ) -> Vec<Content<'a>> {
-    if placed.divides_further(before) {
-        let is_overrides = |content: &Content<'_>| files::is_overrides(&content.file);
-        let first = contents.iter().position(is_overrides).unwrap_or_default();
-        let end = contents.iter().rposition(is_overrides).map_or(first, |last| last + 1);
-        let overrides = contents.get_mut(first..end).unwrap_or_default();
-        let published = before.and_then(|before| before.overrides).unwrap_or_default().min(overrides.len());
-        overrides.rotate_left(published);
-        let (_, replaced) = overrides.split_at_mut(overrides.len() - published);
-        replaced.reverse();
-    }
+    let published = before.and_then(|before| before.overrides);
+    let slots = overrides::slots(placed.overrides.unwrap_or_default(), published, present);
+    let slots: Vec<String> = slots.into_iter().map(files::overrides).collect();
+    let is_overrides = |content: &Content<'_>| files::is_overrides(&content.file);
+    let first = contents.iter().position(is_overrides).unwrap_or_default();
+    let end = contents.iter().rposition(is_overrides).map_or(first, |last| last + 1);
+    let overrides = contents.get_mut(first..end).unwrap_or_default();
+    overrides.sort_by_cached_key(|content| slots.iter().position(|slot| *slot == content.file));
     let core = contents.len().saturating_sub(1);
     contents.splice(core..core, kept);
     contents
@@ -58,7 +58,9 @@ mod tests {
 
     fn ordered(names: &[&str], before: &CoreLocation, placed: &CoreLocation, kept: Option<&str>) -> Vec<String> {
         let contents = names.iter().map(|name| content(name)).collect();
-        let ordered = order(contents, Some(before), placed, kept.map(content));
+        let files = before.overrides;
+        let present: Vec<_> = (0..files.unwrap_or_default()).map(|slot| PresentFile { slot, files }).collect();
+        let ordered = order(contents, Some(before), placed, kept.map(content), &present);
         ordered.into_iter().map(|content| content.file.into_owned()).collect()
     }
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use remora_snapshot::files::{self, CoreSet};
 
 use super::{
-    super::{CoreLocation, File, Snapshot, kept, order},
-    CORE, Content,
+    super::{CoreLocation, File, PresentFile, Snapshot, kept, order},
+    CORE, Content, OVERRIDES, Volume,
     documents::Document,
     file_of,
 };
@@ -16,8 +16,10 @@ pub(super) struct Publisher {
     /// Everything that a file can hold, by number. The first one stands for no file.
     pub(super) contents: Vec<Vec<u8>>,
     numbers: HashMap<Vec<u8>, Content>,
-    /// Files of each document in the order in which they are written, by the published content of the file `core`.
-    plans: HashMap<(usize, Content), Vec<(usize, Content)>>,
+    /// Files of each document in the order in which they are written, by the published objects.
+    plans: HashMap<(usize, Volume), Vec<(usize, Content)>>,
+    /// Number of overrides files of the revision to which each content of such a file belongs.
+    divisions: HashMap<Content, usize>,
     /// Document and place that each content of the file `core` names.
     published: HashMap<Content, (usize, CoreLocation)>,
 }
@@ -29,29 +31,36 @@ impl Publisher {
             contents: vec![Vec::new()],
             numbers: HashMap::new(),
             plans: HashMap::new(),
+            divisions: HashMap::new(),
             published: HashMap::new(),
         }
     }
 
-    /// Returns the files of a document in the order in which the publisher writes them over this content of the file
-    /// `core`.
-    pub(super) fn plan(&mut self, document: usize, core: Content) -> Vec<(usize, Content)> {
-        if let Some(known) = self.plans.get(&(document, core)) {
+    /// Returns the files of a document in the order in which the publisher writes them over these objects.
+    pub(super) fn plan(&mut self, document: usize, objects: &Volume) -> Vec<(usize, Content)> {
+        if let Some(known) = self.plans.get(&(document, *objects)) {
             return known.clone();
         }
+        let core = objects[CORE];
         let before = self.published.get(&core).map(|(_, placed)| placed.clone());
         let snapshot = self.snapshots[document].clone();
         let placed = CoreLocation::next(&snapshot, before.as_ref());
         let published = || File::new(files::CORE.to_owned(), self.contents[usize::from(core)].clone());
         let kept = placed.set.filter(|_| placed.outgrows(before.as_ref())).map(|set| kept(published(), set).into());
         let contents = snapshot.contents(placed.set.unwrap_or(CoreSet::A)).unwrap();
-        let ordered = order(contents, before.as_ref(), &placed, kept);
+        let divisions = (0..).zip(&objects[OVERRIDES..]).filter(|(_, content)| **content != 0);
+        let present: Vec<_> = divisions
+            .map(|(slot, content)| PresentFile { slot, files: self.divisions.get(content).copied() })
+            .collect();
+        let ordered = order(contents, before.as_ref(), &placed, kept, &present);
         let plan: Vec<_> =
             ordered.iter().map(|content| (file_of(&content.file), self.number(&content.bytes))).collect();
         let (last, written) = *plan.last().unwrap();
         assert_eq!(last, CORE, "the core is written last");
         self.published.insert(written, (document, placed));
-        self.plans.insert((document, core), plan.clone());
+        let overrides = plan.iter().filter(|(file, _)| *file >= OVERRIDES);
+        self.divisions.extend(overrides.map(|(_, content)| (*content, snapshot.overrides_files())));
+        self.plans.insert((document, *objects), plan.clone());
         plan
     }
 

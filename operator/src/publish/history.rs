@@ -33,7 +33,7 @@ impl Publisher {
             while let Err(error) = self.copy(objects, &wanted, cache).await {
                 if objects.object_kind == ObjectKind::Secret {
                     // The answer may be lost, or the write may be on its way.
-                    cache.expect_late(wanted.name.clone());
+                    cache.polls.expect_late(wanted.name.clone());
                 }
                 retries = retries.checked_sub(1).ok_or(error)?;
             }

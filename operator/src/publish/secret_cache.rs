@@ -76,7 +76,18 @@ impl SecretCache {
     }
 }
 
-impl WriteCache {
+/// Polls of the Secrets of one environment.
+#[derive(Debug, Default)]
+pub(super) struct SecretPolls {
+    /// Time of the last poll.
+    pub(super) refreshed: Option<Instant>,
+    /// Time at which this process looked for the Secrets first.
+    discovered: Option<Instant>,
+    /// Names of the Secrets that a write on its way may create, and until when they are looked for.
+    late: HashMap<String, Instant>,
+}
+
+impl SecretPolls {
     /// Polls for this Secret for [`LATE`], because a write without an answer may still create it.
     pub(super) fn expect_late(&mut self, name: String) {
         self.late.insert(name, Instant::now() + LATE);
@@ -88,18 +99,20 @@ impl WriteCache {
             self.expect_late(name.to_owned());
         }
     }
+}
 
+impl WriteCache {
     /// Returns the time of the next poll of the Secrets. `None` if none are polled.
     #[must_use]
     pub fn next_poll(&self, destination: &Destination) -> Option<Instant> {
         secrets(destination, self)?;
-        self.refreshed.map(|refreshed| refreshed + REFRESH_INTERVAL)
+        self.polls.refreshed.map(|refreshed| refreshed + REFRESH_INTERVAL)
     }
 }
 
 /// Returns the Secrets of this destination, if it has or had any.
 fn secrets<'a>(destination: &'a Destination, cache: &WriteCache) -> Option<Collection<'a>> {
-    let unused = (destination.has_unfinished || !cache.late.is_empty()).then(|| destination.other_kind());
+    let unused = (destination.has_unfinished || !cache.polls.late.is_empty()).then(|| destination.other_kind());
     let collections = [Some(destination.current()), destination.other_kind_if_used(), unused];
     collections.into_iter().flatten().find(|objects| objects.object_kind == ObjectKind::Secret)
 }
@@ -112,15 +125,15 @@ impl Publisher {
     /// If the API server rejects a request or does not answer in time.
     pub async fn refresh_secrets(&self, destination: &Destination, cache: &mut WriteCache) -> Result<(), Error> {
         let Some(secrets) = secrets(destination, cache) else { return Ok(()) };
-        match cache.refreshed {
+        match cache.polls.refreshed {
             Some(refreshed) if refreshed.elapsed() < REFRESH_INTERVAL => return Ok(()),
             Some(_) => self.refresh(secrets, cache).await?,
             None => {
                 self.discover(destination, secrets, cache).await?;
-                cache.discovered.get_or_insert_with(Instant::now);
+                cache.polls.discovered.get_or_insert_with(Instant::now);
             }
         }
-        cache.refreshed = Some(Instant::now());
+        cache.polls.refreshed = Some(Instant::now());
         Ok(())
     }
 
@@ -157,7 +170,7 @@ impl Publisher {
         for name in history::copies(secrets.owner, &record, &Revision::new(revision)) {
             let found = self.calls(secrets).metadata(&name).await?;
             if found.is_none() {
-                cache.expect_late(name.clone());
+                cache.polls.expect_late(name.clone());
             }
             self.secrets.put(secrets.owner, &name, found);
         }
@@ -202,7 +215,7 @@ impl Publisher {
             }
             if format == FORMAT {
                 // The process before may have sent it: it writes one after another.
-                cache.expect_late(name);
+                cache.polls.expect_late(name);
             }
             missing += 1;
             if missing > gap {
@@ -215,12 +228,12 @@ impl Publisher {
     async fn refresh(&self, secrets: Collection<'_>, cache: &mut WriteCache) -> Result<(), Error> {
         let now = Instant::now();
         let known = self.secrets.all(secrets.owner).into_iter().filter_map(|known| known.name.clone());
-        let names: BTreeSet<String> = known.chain(cache.late.keys().cloned()).collect();
+        let names: BTreeSet<String> = known.chain(cache.polls.late.keys().cloned()).collect();
         for name in names {
             let found = self.calls(secrets).metadata(&name).await?;
             self.secrets.put(secrets.owner, &name, found);
         }
-        cache.late.retain(|_, until| *until > now);
+        cache.polls.late.retain(|_, until| *until > now);
         Ok(())
     }
 

@@ -37,13 +37,11 @@ impl Publisher {
         let mut surplus = self.last_first(objects, |format| format == FORMAT);
         surplus.retain(|found| !found.name.as_ref().is_some_and(|name| needed.contains(name)));
         let names: HashSet<&str> = surplus.iter().filter_map(|found| found.name.as_deref()).collect();
-        cache
-            .surplus
-            .retain(|(object_kind, name), _| *object_kind != objects.object_kind || names.contains(name.as_str()));
+        cache.of_mut(objects.object_kind).surplus.retain(|name, _| names.contains(name.as_str()));
         let (now, mut deletions) = (Instant::now(), 0);
         for found in &surplus {
             let name = found.name.clone().unwrap_or_default();
-            let since = *cache.surplus.entry((objects.object_kind, name)).or_insert(now);
+            let since = *cache.of_mut(objects.object_kind).surplus.entry(name).or_insert(now);
             if now.duration_since(since) >= self.grace && deletions < DELETIONS {
                 self.delete(objects, found, cache).await?;
                 deletions += 1;

@@ -14,7 +14,7 @@ use crate::{
         },
     },
     guard::GuardBaseline,
-    publish::{Error, Evicted, Publisher, Snapshot, WriteCache, changes},
+    publish::{Error, Evicted, Published, Publisher, Snapshot, WriteCache, changes},
 };
 
 /// Snapshot that was published.
@@ -44,44 +44,63 @@ impl Apply<'_> {
         accepted: Option<&GuardBaseline>,
         desired: &mut Desired,
     ) -> Result<Applied, Error> {
-        let Self { environment, publisher, metrics, observed } = self;
-        let destination = &observed.destination;
         let (next, evicted) = self.replace(chosen, accepted, desired).await;
-        let next = desired.snapshot.insert(next);
-        let snapshot = Arc::clone(&next.snapshot);
-        let step = metrics.begin(Step::Publish);
-        let published = match publisher.publish(destination, &snapshot, next.record.as_ref(), &mut desired.cache).await
-        {
-            Ok(published) => published,
+        let Desired { snapshot, cache, .. } = desired;
+        let next = snapshot.insert(next);
+        let published = self.publish(next, cache).await?;
+        self.announce(next, &published);
+        next.state = PublishState::Published;
+        self.delete_dropped(next, &evicted, cache).await;
+        Ok(Applied { snapshot: Arc::clone(&next.snapshot), objects: published.objects })
+    }
+
+    /// Publishes the desired snapshot, and counts the outcome of the step.
+    async fn publish(&self, next: &DesiredSnapshot, cache: &mut WriteCache) -> Result<Published, Error> {
+        let step = self.metrics.begin(Step::Publish);
+        let destination = &self.observed.destination;
+        match self.publisher.publish(destination, &next.snapshot, next.record.as_ref(), cache).await {
+            Ok(published) => {
+                step.end(if published.written == 0 { Outcome::Unchanged } else { Outcome::Done });
+                Ok(published)
+            }
             Err(error) => {
                 step.end(error.reason());
-                return Err(error);
+                Err(error)
             }
-        };
-        step.end(if published.written == 0 { Outcome::Unchanged } else { Outcome::Done });
-        let is_first = !next.is_published();
-        next.state = PublishState::Published;
+        }
+    }
+
+    /// Reports what was published in the metrics and the log. The changed flags are counted once.
+    fn announce(&self, next: &DesiredSnapshot, published: &Published) {
+        let environments = &self.metrics.environments;
+        let (namespace, environment) = (self.environment.namespace(), &self.environment.name.name);
+        let (revision, objects) = (&next.snapshot.revision, published.written);
+        environments.set_published_bytes(&self.environment.name, next.snapshot.size());
         let changes = next.record.as_ref().and_then(|record| record.changes.as_ref());
-        let (name, revision) = (&environment.name, &snapshot.revision);
-        let (namespace, environment) = (environment.namespace(), &environment.name.name);
-        metrics.environments.set_published_bytes(name, snapshot.size());
-        match changes.filter(|_| is_first) {
+        match changes.filter(|_| !next.is_published()) {
             Some(changes) => {
-                let (objects, previous) = (published.written, &changes.previous);
+                let previous = &changes.previous;
                 tracing::info!(namespace, environment, %revision, %previous, objects, %changes, "published the revision");
-                metrics.environments.count_changed_flags(name, changes.count);
+                environments.count_changed_flags(&self.environment.name, changes.count);
             }
-            None if published.written > 0 => {
-                tracing::info!(namespace, environment, %revision, objects = published.written, "published the revision");
+            None if objects > 0 => {
+                tracing::info!(namespace, environment, %revision, objects, "published the revision");
             }
             None => {}
         }
+    }
+
+    /// Deletes the copies of revisions that are not kept any more. A failure is only logged.
+    async fn delete_dropped(&self, next: &mut DesiredSnapshot, evicted: &Evicted, cache: &mut WriteCache) {
+        let Self { environment, publisher, observed, .. } = self;
+        let (namespace, environment) = (environment.namespace(), &environment.name.name);
+        let destination = &observed.destination;
         let record = next.record.as_ref();
         if next.deletions == Deletions::Pending {
             let archived = record.map(|record| record.history.as_slice()).unwrap_or_default();
             let dropped = record.map(|record| record.dropped.as_slice()).unwrap_or_default();
             let dropped = [dropped, &evicted.current].concat();
-            match publisher.delete_copies(destination, &dropped, archived, &mut desired.cache).await {
+            match publisher.delete_copies(destination, &dropped, archived, cache).await {
                 Ok(()) => next.deletions = Deletions::Done,
                 Err(error) => tracing::warn!(
                     namespace,
@@ -91,11 +110,9 @@ impl Apply<'_> {
                 ),
             }
         }
-        let evicted_in_other_kind = &evicted.archived_in_other_kind;
         let kept = record.map(|record| record.archived_in_other_kind.as_slice()).unwrap_or_default();
-        if let Err(error) =
-            publisher.delete_copies_in_other_kind(destination, evicted_in_other_kind, kept, &mut desired.cache).await
-        {
+        let evicted = &evicted.archived_in_other_kind;
+        if let Err(error) = publisher.delete_copies_in_other_kind(destination, evicted, kept, cache).await {
             tracing::warn!(
                 namespace,
                 environment,
@@ -103,7 +120,6 @@ impl Apply<'_> {
                 "cannot delete copies of earlier revisions in the other kind, which the record has no room for"
             );
         }
-        Ok(Applied { snapshot, objects: published.objects })
     }
 
     /// Returns the desired snapshot that replaces the one so far, with that one in its history, and the revisions that its

@@ -80,6 +80,12 @@ fn long_run() -> Option<usize> {
     std::env::var(PLANS).ok().map(|plans| plans.parse().unwrap_or_else(|_| panic!("{PLANS}={plans:?} is no number")))
 }
 
+/// Returns the number of threads that run the plans of a test: all cores in a long run. The tests of a short run have a
+/// thread each.
+fn threads() -> usize {
+    if long_run().is_none() { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) }
+}
+
 /// Lists the scenarios of a run. Those with large objects take long.
 fn scenarios() -> impl Iterator<Item = Reference> {
     let is_long = long_run().is_some();
@@ -88,34 +94,37 @@ fn scenarios() -> impl Iterator<Item = Reference> {
 
 #[test]
 fn cut_around_any_write_ends_as_undisturbed_run() {
-    let mut tally = Tally::default();
-    for (number, reference) in scenarios().enumerate() {
+    let references: Vec<Reference> = scenarios().collect();
+    let mut plans = Vec::new();
+    for (number, reference) in references.iter().enumerate() {
         let writes = 1..=reference.seen.writes;
         let fate = |write: usize, fate: usize| Plan::of([Fault::Write(write, FATES[fate % FATES.len()])]);
         if long_run().is_some() {
             let fates = 0..FATES.len();
             println!("{}: {} writes", reference.scenario.name, reference.seen.writes);
-            tally.check(&reference, writes.flat_map(|write| fates.clone().map(move |number| fate(write, number))));
+            let all = writes.flat_map(|write| fates.clone().map(move |number| fate(write, number)));
+            plans.extend(all.map(|plan| (reference, plan)));
         } else {
             let some = writes.skip(number % SHORT).step_by(SHORT);
-            tally.check(&reference, some.map(|write| fate(write, write / SHORT + number)));
+            plans.extend(some.map(|write| (reference, fate(write, write / SHORT + number))));
         }
     }
-    tally.end();
+    Tally::of(&plans, threads()).end();
 }
 
 #[test]
 fn watches_that_lag_or_break_end_as_undisturbed_run() {
-    let mut tally = Tally::default();
-    for (number, reference) in scenarios().enumerate() {
+    let references: Vec<Reference> = scenarios().collect();
+    let mut plans = Vec::new();
+    for (number, reference) in references.iter().enumerate() {
         let crash = Fault::Write(2 + number % 3, FATES[number % 2]);
         let sights = SIGHTS.into_iter().chain([Sight::Stale(1 + number % 4)]);
-        let plans = sights.map(|sight| Plan { seed: number as u64, ..Plan::of([crash, Fault::Process(2, sight)]) });
-        let plans: Vec<Plan> = plans.collect();
-        let count = if long_run().is_some() { plans.len() } else { 1 };
-        tally.check(&reference, plans.into_iter().cycle().skip(number).take(count));
+        let all = sights.map(|sight| Plan { seed: number as u64, ..Plan::of([crash, Fault::Process(2, sight)]) });
+        let all: Vec<Plan> = all.collect();
+        let count = if long_run().is_some() { all.len() } else { 1 };
+        plans.extend(all.into_iter().cycle().skip(number).take(count).map(|plan| (reference, plan)));
     }
-    tally.end();
+    Tally::of(&plans, threads()).end();
 }
 
 /// Plans that failed once, each for a cause of its own.
@@ -166,47 +175,50 @@ const MENDED: [&str; 24] = [
 
 #[test]
 fn plans_that_failed_once_end_as_undisturbed_run() {
-    let mut tally = Tally::default();
-    for text in MENDED {
-        let (name, plan) = text.split_once(' ').unwrap();
-        let scenario = scenario::all().into_iter().find(|scenario| scenario.name == name).unwrap();
-        tally.check(&Reference::of(scenario), std::iter::once(plan.parse().unwrap()));
-    }
-    tally.end();
+    let plans: Vec<(Reference, Plan)> = MENDED
+        .into_iter()
+        .map(|text| {
+            let (name, plan) = text.split_once(' ').unwrap();
+            let scenario = scenario::all().into_iter().find(|scenario| scenario.name == name).unwrap();
+            (Reference::of(scenario), plan.parse().unwrap())
+        })
+        .collect();
+    let plans: Vec<(&Reference, Plan)> = plans.iter().map(|(reference, plan)| (reference, plan.clone())).collect();
+    Tally::of(&plans, threads()).end();
 }
 
 #[test]
 fn late_events_repeat_no_write_and_end_as_undisturbed_run() {
-    let mut tally = Tally::default();
-    for (number, reference) in scenarios().enumerate() {
+    let references: Vec<Reference> = scenarios().collect();
+    let mut plans = Vec::new();
+    for (number, reference) in references.iter().enumerate() {
         let other = SIGHTS[1 + number % (SIGHTS.len() - 1)];
         let sights: &[Sight] = if long_run().is_some() { &SIGHTS } else { &[Sight::Lags, other] };
         let plan = |sight: &Sight| Plan { seed: number as u64, ..Plan::of([Fault::Process(1, *sight)]) };
-        tally.check(&reference, sights.iter().map(plan));
+        plans.extend(sights.iter().map(|sight| (reference, plan(sight))));
     }
-    tally.end();
+    Tally::of(&plans, threads()).end();
 }
 
 #[test]
 fn pairs_of_cuts_end_as_undisturbed_run() {
     let references: Vec<Reference> = scenarios().collect();
-    let mut tally = Tally::default();
-    for seed in 1..=long_run().unwrap_or(30) {
+    let plan = |seed: usize| {
         let mut random = fastrand::Rng::with_seed(seed as u64);
         let reference = &references[seed % references.len()];
         let first = random.usize(1..=reference.seen.writes);
         let writes = [first, first + random.usize(1..=PAIR)];
         let faults = writes.map(|write| Fault::Write(write, FATES[random.usize(..FATES.len())]));
-        tally.check(reference, std::iter::once(Plan { seed: seed as u64, ..Plan::of(faults) }));
-    }
-    tally.end();
+        (reference, Plan { seed: seed as u64, ..Plan::of(faults) })
+    };
+    let plans: Vec<_> = (1..=long_run().unwrap_or(30)).map(plan).collect();
+    Tally::of(&plans, threads()).end();
 }
 
 #[test]
 fn random_plans_end_as_undisturbed_run() {
     let references: Vec<Reference> = scenarios().collect();
-    let mut tally = Tally::default();
-    for seed in 1..=long_run().unwrap_or(20) {
+    let plan = |seed: usize| {
         let mut random = fastrand::Rng::with_seed(seed as u64);
         let reference = &references[random.usize(..references.len())];
         let mut faults: Vec<Fault> = (0..random.usize(1..4))
@@ -217,10 +229,10 @@ fn random_plans_end_as_undisturbed_run() {
             let sight = SIGHTS.get(random.usize(..=SIGHTS.len())).copied().unwrap_or(stale);
             faults.push(Fault::Process(random.usize(1..4), sight));
         }
-        let plan = Plan { seed: seed as u64, ..Plan::of(faults) };
-        tally.check(reference, std::iter::once(plan));
-    }
-    tally.end();
+        (reference, Plan { seed: seed as u64, ..Plan::of(faults) })
+    };
+    let plans: Vec<_> = (1..=long_run().unwrap_or(20)).map(plan).collect();
+    Tally::of(&plans, threads()).end();
 }
 
 /// Runs the plan of the variable, and prints what happened. Without the variable, the test runs one plan.

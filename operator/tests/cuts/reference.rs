@@ -1,6 +1,11 @@
 //! Comparison of the run of a plan with the run that nothing disturbs.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
 
 use super::{
     after::After,
@@ -111,23 +116,51 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn check(&mut self, reference: &Reference, plans: impl Iterator<Item = Plan>) {
-        for plan in plans {
-            self.plans += 1;
-            for fault in &plan.faults {
-                *self.faults.entry(fault.kind()).or_default() += 1;
+    /// Runs plans on this many threads. Each takes the next plan when it has finished one.
+    pub(super) fn of(plans: &[(&Reference, Plan)], threads: usize) -> Self {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut tally = Self::default();
+            while let Some((reference, plan)) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
+                tally.check(reference, plan);
             }
-            let checked = reference.check(&plan);
-            if let Some(time) = checked.reversal {
-                self.reversals = (self.reversals.0 + 1, self.reversals.1.max(time));
-            }
-            if let Some(problem) = checked.problems.first() {
-                let failure = format!("{} {plan}: {problem:.300}", reference.scenario.name);
-                // A long run may be ended before its end.
-                println!("{failure}");
-                self.failed.push(failure);
-                self.first.get_or_insert_with(|| reference.describe(&plan, &checked));
-            }
+            tally
+        };
+        if threads == 1 {
+            return work();
+        }
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().map(|worker| worker.join().unwrap()).fold(Self::default(), Self::and)
+        })
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.plans += other.plans;
+        for (kind, count) in other.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+        self.reversals = (self.reversals.0 + other.reversals.0, self.reversals.1.max(other.reversals.1));
+        self.failed.extend(other.failed);
+        self.first = self.first.or(other.first);
+        self
+    }
+
+    fn check(&mut self, reference: &Reference, plan: &Plan) {
+        self.plans += 1;
+        for fault in &plan.faults {
+            *self.faults.entry(fault.kind()).or_default() += 1;
+        }
+        let checked = reference.check(plan);
+        if let Some(time) = checked.reversal {
+            self.reversals = (self.reversals.0 + 1, self.reversals.1.max(time));
+        }
+        if let Some(problem) = checked.problems.first() {
+            let failure = format!("{} {plan}: {problem:.300}", reference.scenario.name);
+            // A long run may be ended before its end.
+            println!("{failure}");
+            self.failed.push(failure);
+            self.first.get_or_insert_with(|| reference.describe(plan, &checked));
         }
     }
 

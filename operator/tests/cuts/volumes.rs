@@ -1,11 +1,15 @@
 //! Volumes of pods: kubelet's view of the objects becomes files, which the sidecar's own reader reads.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, HashMap},
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    sync::{Arc, LazyLock, Mutex},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -23,8 +27,8 @@ type Number = usize;
 /// Content of each file of a volume.
 type Volume = BTreeMap<String, Number>;
 
-/// Everything that was ever in a volume, and what sidecars made of it. All runs share it, because most runs have the
-/// same volumes.
+/// Everything that was ever in a volume, and what sidecars made of it. All runs of a thread share it, because most runs
+/// have the same volumes.
 #[derive(Default)]
 struct Library {
     numbers: HashMap<String, Number>,
@@ -35,7 +39,9 @@ struct Library {
     readings: HashMap<Vec<Number>, Option<Served>>,
 }
 
-static LIBRARY: LazyLock<Mutex<Library>> = LazyLock::new(Mutex::default);
+thread_local! {
+    static LIBRARY: RefCell<Library> = RefCell::default();
+}
 
 impl Library {
     fn content(&mut self, text: &str) -> Number {
@@ -91,12 +97,13 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn new() -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
         set_level(Level::Error);
         // Half of the time of a plan goes to a disk otherwise.
         let memory = PathBuf::from("/dev/shm");
         let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let directory = parent.join(format!("remora-cuts-{}", std::process::id()));
-        let _left_by_another_reading = fs::remove_dir_all(&directory);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let directory = parent.join(format!("remora-cuts-{}-{number}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         Self(directory)
     }
@@ -171,26 +178,31 @@ impl Watcher {
                 self.running.remove(&kind);
                 continue;
             }
-            let mut library = LIBRARY.lock().unwrap();
-            let number = library.volume(&volume);
-            if volume.contains_key("core") {
-                match library.read(&[number]) {
-                    Some(served) if served.whole => {}
-                    Some(served) => self.problems.push(format!(
-                        "a sidecar that starts over {kind:?}s serves revision {} without some overrides after {after:?}; {:?}",
-                        served.revision,
-                        volume.keys()
-                    )),
-                    None => self.problems.push(format!("a sidecar that starts over {kind:?}s serves nothing after {after:?}")),
-                }
+            LIBRARY.with_borrow_mut(|library| self.check(library, kind, &volume, after));
+        }
+    }
+
+    /// Checks what sidecars serve that start or run over this volume.
+    fn check(&mut self, library: &mut Library, kind: Kind, volume: &Volume, after: &str) {
+        let Self { order, running, lagging, problems, reversals, .. } = self;
+        let number = library.volume(volume);
+        if volume.contains_key("core") {
+            match library.read(&[number]) {
+                Some(served) if served.whole => {}
+                Some(served) => problems.push(format!(
+                    "a sidecar that starts over {kind:?}s serves revision {} without some overrides after {after:?}; {:?}",
+                    served.revision,
+                    volume.keys()
+                )),
+                None => problems.push(format!("a sidecar that starts over {kind:?}s serves nothing after {after:?}")),
             }
-            let running = self.running.entry(kind).or_default();
-            if !running.sync(&mut library, number, &self.order, &mut self.reversals) {
-                self.problems.push(format!("a running sidecar serves nothing any more after {after:?}"));
-            }
-            if kind == Kind::ConfigMap && !self.lagging.sync(&mut library, &volume, &self.order, &mut self.reversals) {
-                self.problems.push("over a kubelet that lags, a running sidecar serves nothing any more".to_owned());
-            }
+        }
+        let running = running.entry(kind).or_default();
+        if !running.sync(library, number, order, reversals) {
+            problems.push(format!("a running sidecar serves nothing any more after {after:?}"));
+        }
+        if kind == Kind::ConfigMap && !lagging.sync(library, volume, order, reversals) {
+            problems.push("over a kubelet that lags, a running sidecar serves nothing any more".to_owned());
         }
     }
 
@@ -205,7 +217,7 @@ impl Watcher {
             let (_, number) = self
                 .known
                 .entry(Arc::as_ptr(object) as usize)
-                .or_insert_with(|| (Arc::clone(object), LIBRARY.lock().unwrap().content(text)));
+                .or_insert_with(|| (Arc::clone(object), LIBRARY.with_borrow_mut(|library| library.content(text))));
             volume.insert(file.to_owned(), *number);
         }
         volume
@@ -215,9 +227,10 @@ impl Watcher {
     pub(super) fn serves(&mut self, server: &Server) -> Option<String> {
         let kind = *mounted(server).first()?;
         let volume = self.volume(server, kind);
-        let mut library = LIBRARY.lock().unwrap();
-        let number = library.volume(&volume);
-        let served = library.read(&[number])?;
+        let served = LIBRARY.with_borrow_mut(|library| {
+            let number = library.volume(&volume);
+            library.read(&[number])
+        })?;
         Some(if served.complete { served.revision } else { format!("{} in part", served.revision) })
     }
 }

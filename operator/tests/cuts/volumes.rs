@@ -121,6 +121,9 @@ struct Running {
     /// Volumes that changed what it serves.
     adopted: Vec<Number>,
     serves: Option<Served>,
+    /// True if every override must be found. A kubelet that lags may bring the core before the overrides files, or files of two
+    /// divisions, to a sidecar that starts. The sidecar serves what it finds then; once it has all overrides, it keeps all.
+    was_whole: bool,
     /// Position of the newest revision that was served in the order of the script.
     position: usize,
     /// Time of the return to an older revision, while that is served.
@@ -197,12 +200,14 @@ impl Watcher {
                 None => problems.push(format!("a sidecar that starts over {kind:?}s serves nothing after {after:?}")),
             }
         }
-        let running = running.entry(kind).or_default();
-        if !running.sync(library, number, order, reversals) {
-            problems.push(format!("a running sidecar serves nothing any more after {after:?}"));
+        let running = running.entry(kind).or_insert_with(|| Running { was_whole: true, ..Running::default() });
+        if let Err(problem) = running.sync(library, number, order, reversals) {
+            problems.push(format!("a running sidecar over {kind:?}s serves {problem} after {after:?}"));
         }
-        if kind == Kind::ConfigMap && !lagging.sync(library, volume, order, reversals) {
-            problems.push("over a kubelet that lags, a running sidecar serves nothing any more".to_owned());
+        if kind == Kind::ConfigMap
+            && let Err(problem) = lagging.sync(library, volume, order, reversals)
+        {
+            problems.push(format!("over a kubelet that lags, a running sidecar serves {problem}"));
         }
     }
 
@@ -236,18 +241,29 @@ impl Watcher {
 }
 
 impl Running {
-    /// Brings a volume. Returns false if the sidecar serves nothing any more.
-    fn sync(&mut self, library: &mut Library, volume: Number, order: &[String], reversals: &mut Reversals) -> bool {
+    /// Brings a volume. Fails if the sidecar serves nothing any more, or loses overrides.
+    fn sync(
+        &mut self,
+        library: &mut Library,
+        volume: Number,
+        order: &[String],
+        reversals: &mut Reversals,
+    ) -> Result<(), String> {
         let volumes: Vec<Number> = self.adopted.iter().copied().chain([volume]).collect();
         let served = library.read(&volumes);
         if served == self.serves {
-            return true;
+            return Ok(());
         }
         let before = std::mem::replace(&mut self.serves, served.clone());
         self.adopted = volumes;
-        let Some(served) = served else { return false };
+        let Some(served) = served else { return Err("nothing any more".to_owned()) };
+        let has_lost = self.was_whole && !served.whole;
+        self.was_whole |= served.whole;
+        if has_lost {
+            return Err(format!("revision {} without some overrides", served.revision));
+        }
         if order.is_empty() {
-            return true;
+            return Ok(());
         }
         let from = order.get(self.position..).unwrap_or_default();
         if let Some(steps) = from.iter().position(|revision| *revision == served.revision) {
@@ -261,12 +277,18 @@ impl Running {
                 .described
                 .push(format!("a running sidecar goes back from revision {before:?} to {}", served.revision));
         }
-        true
+        Ok(())
     }
 }
 
 impl Lagging {
-    fn sync(&mut self, library: &mut Library, volume: &Volume, order: &[String], reversals: &mut Reversals) -> bool {
+    fn sync(
+        &mut self,
+        library: &mut Library,
+        volume: &Volume,
+        order: &[String],
+        reversals: &mut Reversals,
+    ) -> Result<(), String> {
         let names: Vec<String> = self.observed.keys().chain(volume.keys()).cloned().collect();
         for name in names {
             if self.random.u8(..3) == 0 {
@@ -277,7 +299,7 @@ impl Lagging {
             }
         }
         if self.random.bool() {
-            return true;
+            return Ok(());
         }
         let number = library.volume(&self.observed);
         self.sidecar.sync(library, number, order, reversals)

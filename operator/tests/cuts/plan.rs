@@ -45,15 +45,15 @@ pub(super) enum Fate {
 pub(super) enum Sight {
     /// Events arrive one by one, each when the process has nothing more to do.
     Lags,
-    /// The watch of published objects breaks before each reconciliation: the process lists again.
+    /// The watches break before each reconciliation: the process lists again.
     Relists,
-    /// The first list of published objects is this many changes old. Events arrive when the process has nothing to do.
+    /// The first lists of published objects and environments are this many changes old. Events arrive when the process has nothing to do.
     Stale(usize),
     /// Only the last of several changes of an object arrives, when the process has nothing more to do.
     Skips,
     /// Like `Lags`, but changes of different objects arrive in another order.
     Swaps,
-    /// Like `Lags`, but a third of the events is lost, until the watch breaks and the process lists again.
+    /// Like `Lags`, but a third of the events is lost, until the watches break and the process lists again.
     Drops,
 }
 
@@ -113,9 +113,9 @@ impl Plan {
         self.faults.iter().all(|fault| matches!(fault, Fault::Process(_, sight) if !matches!(sight, Sight::Stale(_))))
     }
 
-    /// True if changes of different objects arrive in another order.
-    pub(super) fn swaps_events(&self) -> bool {
-        self.faults.iter().any(|fault| matches!(fault, Fault::Process(_, Sight::Swaps)))
+    /// True if a change of the environment may arrive after later changes of other objects.
+    pub(super) fn delays_environment(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault, Fault::Process(_, Sight::Swaps | Sight::Drops)))
     }
 
     /// True if a process without a fence and a further fault come together.

@@ -68,8 +68,6 @@ pub(super) struct Process {
     writer: ObjectsFeed,
     /// Number of changes that are reported, or are in `pending`.
     seen: usize,
-    /// Number of changes when the environment was listed.
-    listed: usize,
     /// Changes that the watches have not reported yet, with their resource versions.
     pending: VecDeque<(usize, Change)>,
     /// True if an event was lost since the last list.
@@ -114,7 +112,6 @@ impl Process {
             context,
             writer,
             seen: 0,
-            listed: 0,
             pending: VecDeque::new(),
             has_lost: false,
             random: fastrand::Rng::with_seed(seed),
@@ -125,11 +122,10 @@ impl Process {
         process
     }
 
-    /// Lists the published objects as they were `old` changes ago, and the environment as it is.
+    /// Lists the published objects and the environment as they were `old` changes ago.
     fn list(&mut self, old: usize) {
         let log = self.network.with(|state| state.server.log.clone());
         self.seen = log.len().saturating_sub(old);
-        self.listed = log.len();
         self.pending.clear();
         self.has_lost = false;
         let mut objects = std::collections::BTreeMap::new();
@@ -141,7 +137,7 @@ impl Process {
             self.writer.apply_watcher_event(&Event::InitApply(metadata(object)));
         }
         self.writer.apply_watcher_event(&Event::InitDone);
-        let environments = log.iter().rev().find(|((kind, _), _)| *kind == Kind::Environment);
+        let environments = log[..self.seen].iter().rev().find(|((kind, _), _)| *kind == Kind::Environment);
         self.environment = environments.and_then(|(_, object)| object.clone());
     }
 
@@ -206,8 +202,9 @@ impl Process {
             _ => {}
         }
         let Some(change) = self.pending.pop_front() else { return false };
-        let is_config_map = change.1.0.0 == Kind::ConfigMap;
-        if self.sight == Some(Sight::Drops) && is_config_map && self.random.u8(..3) == 0 {
+        // Secrets are not watched.
+        let is_watched = change.1.0.0 != Kind::Secret;
+        if self.sight == Some(Sight::Drops) && is_watched && self.random.u8(..3) == 0 {
             self.has_lost = true;
         } else {
             self.report(change);
@@ -218,7 +215,7 @@ impl Process {
     fn report(&mut self, (number, (key, object)): (usize, Change)) {
         let version = number.to_string();
         match (key.0, object) {
-            (Kind::Environment, object) if number > self.listed => self.environment = object,
+            (Kind::Environment, object) => self.environment = object,
             (Kind::ConfigMap, Some(object)) if is_ours(&object) => {
                 self.writer.apply_watcher_event(&Event::Apply(metadata(&object)));
             }

@@ -16,11 +16,14 @@ type Objects = BTreeMap<String, Value>;
 pub(super) struct After {
     /// Revision that a new pod serves.
     pub(super) serves: Option<String>,
+    /// Revision of which the pod was notified. `None` if it was not notified, or there is no pod.
+    pub(super) notified: Option<String>,
     pub(super) objects: Objects,
 }
 
 pub(super) fn after(state: &mut State) -> After {
     let serves = state.watcher.serves(&state.server);
+    let notified = state.server.get(Kind::Pod, "web").and_then(|pod| notified(pod));
     let owner = state.server.get(Kind::Environment, "storefront").map(|found| found["metadata"]["uid"].clone());
     let owner = owner.unwrap_or_default();
     let ours = state.server.objects().iter().filter(|((kind, _), object)| match kind {
@@ -29,7 +32,14 @@ pub(super) fn after(state: &mut State) -> After {
         Kind::Pod => false,
     });
     let objects = ours.map(|((kind, name), object)| (format!("{kind:?} {name}"), comparable(object, &owner))).collect();
-    After { serves, objects }
+    After { serves, notified, objects }
+}
+
+/// Returns the revision of which a pod was notified last.
+fn notified(pod: &Value) -> Option<String> {
+    let environment: EnvironmentName = "storefront".parse().unwrap();
+    let text = pod["metadata"]["annotations"][environment.revision_annotation()].as_str()?;
+    text.split(' ').next().map(str::to_owned)
 }
 
 /// Removes what differs between two runs: versions, UIDs and times.
@@ -85,7 +95,7 @@ impl After {
                 }
             }
         }
-        Self { serves: self.serves.clone(), objects }
+        Self { objects, ..self.clone() }
     }
 
     /// Lists the published objects that neither the status nor the record of a core names.

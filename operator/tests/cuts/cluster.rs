@@ -31,6 +31,10 @@ pub(super) struct State {
     pub(super) attempts: usize,
     /// Number of those that wrote or deleted published objects.
     pub(super) published: usize,
+    /// Number of notifications of pods that the processes attempted.
+    pub(super) notifications: usize,
+    /// True if a notification of a pod arrived late, perhaps after a later one.
+    pub(super) has_late_notification: bool,
     /// Writes that are on their way.
     late: Vec<Late>,
     /// Request of a process that is stopped.
@@ -85,6 +89,8 @@ impl State {
             plan,
             attempts: 0,
             published: 0,
+            notifications: 0,
+            has_late_notification: false,
             late: Vec::new(),
             stopped: None,
             step: 0,
@@ -179,6 +185,7 @@ impl State {
         }
         self.attempts += 1;
         self.published += usize::from(call.is_publication());
+        self.notifications += usize::from(call.is_notification());
         let number = self.attempts;
         let outcome = match self.plan.fate(number) {
             None | Some(Fate::Jump | Fate::Unrenewed | Fate::Deleted) => Outcome::Answer(self.apply(call, "")),
@@ -224,7 +231,7 @@ impl State {
         }
         while let Some(place) = self.late.iter().position(|late| late.due <= number) {
             let late = self.late.remove(place);
-            self.apply(&late.call, "arrives late");
+            self.apply_late(&late.call, "arrives late");
         }
         if self.stopped.as_ref().is_some_and(|stopped| stopped.due <= number && !stopped.after_release) {
             self.resume();
@@ -236,7 +243,7 @@ impl State {
     pub(super) fn deliver_late(&mut self, before: usize) -> bool {
         let Some(place) = self.late.iter().position(|late| late.step < before) else { return false };
         let late = self.late.remove(place);
-        self.apply(&late.call, "arrives late");
+        self.apply_late(&late.call, "arrives late");
         true
     }
 
@@ -258,9 +265,14 @@ impl State {
     /// Lets the work of the stopped process go on.
     pub(super) fn resume(&mut self) {
         let Some(Stopped { life, call, answer, .. }) = self.stopped.take() else { return };
-        let answered = call.map(|call| self.apply(&call, "of the stopped process, which goes on"));
+        let answered = call.map(|call| self.apply_late(&call, "of the stopped process, which goes on"));
         let _process_has_ended = answer.send(answered.unwrap_or_default());
         life.resume(Part::Work);
+    }
+
+    fn apply_late(&mut self, call: &Call, remark: &str) -> Answer {
+        self.has_late_notification |= call.is_notification();
+        self.apply(call, remark)
     }
 
     fn apply(&mut self, call: &Call, remark: &str) -> Answer {

@@ -15,7 +15,7 @@ use tower::{Layer, Service, ServiceExt};
 
 use super::{
     cluster::{Outcome, State},
-    life::Life,
+    life::{Life, Part},
     plan::Plan,
     server::Call,
     volumes::Watcher,
@@ -55,6 +55,8 @@ impl Network {
         let client = tower::service_fn(move |request: Request<Body>| {
             let (network, life, mut fenced) = (network.clone(), life.clone(), fenced.clone());
             async move {
+                // Tasks beside the reconciliation stop with their process.
+                life.run(Part::Work, async {}).await;
                 let stopped = network.0.lock().unwrap().before_fence(request.method(), &life);
                 if let Some(goes_on) = stopped {
                     let _ = goes_on.await;

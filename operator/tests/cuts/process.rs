@@ -18,7 +18,7 @@ use remora_operator::{
         reconcile::{Context, Deps, reconcile},
     },
     publish::{self, ConfigMapMetadata, ObjectsFeed},
-    rollout::{running_pods, sidecar::SidecarClient},
+    rollout::{InjectedPod, RunningPodsFeed, running_pods, sidecar::SidecarClient},
     source::{
         fetch::{AllowedOrigins, Fetcher, FetcherOptions, SystemLookup},
         receiver::WebhookReceiver,
@@ -66,6 +66,7 @@ pub(super) struct Process {
     sight: Option<Sight>,
     context: Arc<Context>,
     writer: ObjectsFeed,
+    pods: RunningPodsFeed,
     /// Number of changes that are reported, or are in `pending`.
     seen: usize,
     /// Changes that the watches have not reported yet, with their resource versions.
@@ -100,17 +101,15 @@ impl Process {
             ),
             publishes_secrets: true,
         };
-        // The watch shows no pods: notifications run beside the reconciliation, so no plan could name their writes.
-        let (pods, mut pods_feed) = running_pods();
-        pods_feed.apply_watcher_event(&Event::Init);
-        pods_feed.apply_watcher_event(&Event::InitDone);
-        let context = Arc::new(Context::new(deps, objects, pods, GRACE));
+        let (running, pods) = running_pods();
+        let context = Arc::new(Context::new(deps, objects, running, GRACE));
         let mut process = Self {
             network: network.clone(),
             replica,
             sight,
             context,
             writer,
+            pods,
             seen: 0,
             pending: VecDeque::new(),
             has_lost: false,
@@ -122,7 +121,7 @@ impl Process {
         process
     }
 
-    /// Lists the published objects and the environment as they were `old` changes ago.
+    /// Lists the published objects, the pods and the environment as they were `old` changes ago.
     fn list(&mut self, old: usize) {
         let log = self.network.with(|state| state.server.log.clone());
         self.seen = log.len().saturating_sub(old);
@@ -137,6 +136,11 @@ impl Process {
             self.writer.apply_watcher_event(&Event::InitApply(metadata(object)));
         }
         self.writer.apply_watcher_event(&Event::InitDone);
+        self.pods.apply_watcher_event(&Event::Init);
+        for ((_, _), pod) in objects.iter().filter(|((kind, _), _)| *kind == Kind::Pod) {
+            pod.iter().for_each(|pod| drop(self.pods.apply_watcher_event(&Event::InitApply(injected(pod)))));
+        }
+        self.pods.apply_watcher_event(&Event::InitDone);
         let environments = log[..self.seen].iter().rev().find(|((kind, _), _)| *kind == Kind::Environment);
         self.environment = environments.and_then(|(_, object)| object.clone());
     }
@@ -216,6 +220,11 @@ impl Process {
         let version = number.to_string();
         match (key.0, object) {
             (Kind::Environment, object) => self.environment = object,
+            (Kind::Pod, Some(object)) => drop(self.pods.apply_watcher_event(&Event::Apply(injected(&object)))),
+            (Kind::Pod, None) => {
+                let gone = json!({"metadata": {"name": key.1, "namespace": "shop", "resourceVersion": version}});
+                self.pods.apply_watcher_event(&Event::Delete(injected(&gone)));
+            }
             (Kind::ConfigMap, Some(object)) if is_ours(&object) => {
                 self.writer.apply_watcher_event(&Event::Apply(metadata(&object)));
             }
@@ -278,6 +287,10 @@ impl Process {
 
 fn is_ours(object: &Value) -> bool {
     object["kind"] == "ConfigMap" && object["metadata"]["labels"][label::MANAGED_BY] == label::REMORA
+}
+
+fn injected(pod: &Value) -> InjectedPod {
+    serde_json::from_value(pod.clone()).unwrap()
 }
 
 fn metadata(object: &Value) -> ConfigMapMetadata {

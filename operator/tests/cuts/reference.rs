@@ -22,6 +22,10 @@ pub(super) const REPLAY: &str = "REMORA_CUTS";
 /// something else fails too: the time between two fetches, which is the interval and at most a tenth of it.
 const REVERSAL_MAX: Duration = Duration::from_secs(132);
 
+/// Largest number of further notifications of a pod that a fault causes: one is repeated that failed or got no answer, and
+/// the next process sends one of its own.
+const NOTIFICATIONS: usize = 2;
+
 /// A scenario with what it shows if nothing goes wrong.
 pub(super) struct Reference {
     pub(super) scenario: Scenario,
@@ -43,6 +47,8 @@ impl Reference {
     pub(super) fn of(scenario: Scenario) -> Self {
         let seen = run(&scenario, &Plan::default(), &[]);
         assert!(seen.problems.is_empty(), "{} without faults: {:#?}\n{:#?}", scenario.name, seen.problems, seen.trace);
+        let is_notified = |step: &After| step.notified.is_none() || step.notified == step.serves;
+        assert!(seen.steps.iter().all(is_notified), "{} without faults: {:#?}", scenario.name, seen.trace);
         let mut order: Vec<String> = seen.steps.iter().filter_map(|step| step.serves.clone()).collect();
         order.dedup();
         Self { scenario, seen, order }
@@ -59,6 +65,10 @@ impl Reference {
             problems.push(format!("{}, for {longest:?}", described.join(", ")));
         }
         let (last, expected) = (seen.steps.last().unwrap(), self.seen.steps.last().unwrap());
+        let most = self.seen.notifications + NOTIFICATIONS * plan.faults.len();
+        if seen.notifications > most {
+            problems.push(format!("pods are notified {} times, and {most} times at most", seen.notifications));
+        }
         let forgets = plan.skips_steps() || plan.fails_writes();
         let unnamed = if forgets { last.unnamed() } else { Vec::new() };
         if !unnamed.is_empty() {
@@ -68,14 +78,21 @@ impl Reference {
             if last.serves != expected.serves {
                 problems.push(format!("new pods serve {:?} in the end, and not {:?}", last.serves, expected.serves));
             }
+            if !seen.has_late_notification {
+                problems.extend(notification_problem(last, expected));
+            }
         } else {
             for (number, (step, expected)) in seen.steps.iter().zip(&self.seen.steps).enumerate() {
                 let (step, expected) = match forgets {
                     true => (step.without_history(), expected.without_history()),
                     false => (step.clone(), expected.clone()),
                 };
+                let notification = notification_problem(&step, &expected).filter(|_| !seen.has_late_notification);
                 problems.extend(
-                    differences(&step, &expected).map(|problem| format!("after step {}: {problem}", number + 1)),
+                    notification
+                        .into_iter()
+                        .chain(differences(&step, &expected))
+                        .map(|problem| format!("after step {}: {problem}", number + 1)),
                 );
             }
         }
@@ -194,6 +211,16 @@ fn differences(found: &After, expected: &After) -> impl Iterator<Item = String> 
     let missing = expected.objects.keys().filter(|name| !found.objects.contains_key(*name));
     problems.extend(missing.map(|name| format!("{name} is missing")));
     problems.into_iter()
+}
+
+/// Checks that the pod was notified of the published revision. A process that starts also notifies pods that need no
+/// notification, because it does not know how they started. A notification names no resource version, because the kubelet
+/// writes pods at any time: one that arrives late, after a later one, stays until the next revision or process.
+fn notification_problem(found: &After, expected: &After) -> Option<String> {
+    let is_missing = found.notified.is_none() && expected.notified.is_some();
+    let is_wrong = found.notified.is_some() && found.notified != found.serves;
+    let notified = &found.notified;
+    (is_missing || is_wrong).then(|| format!("the pod was notified of {notified:?}, and serves {:?}", found.serves))
 }
 
 /// Describes the first place in which two objects differ.

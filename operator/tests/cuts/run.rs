@@ -34,6 +34,9 @@ pub(super) struct Seen {
     pub(super) writes: usize,
     /// Number of those that wrote or deleted published objects.
     pub(super) published: usize,
+    /// Number of notifications of pods that the controller attempted.
+    pub(super) notifications: usize,
+    pub(super) has_late_notification: bool,
     pub(super) problems: Vec<String>,
     pub(super) reversals: Reversals,
     pub(super) trace: Vec<String>,
@@ -72,7 +75,7 @@ pub(super) fn run(scenario: &Scenario, plan: &Plan, order: &[String]) -> Seen {
         start: runtime.block_on(async { Instant::now() }),
         problems: Vec::new(),
     };
-    let (steps, [writes, published]) = runtime.block_on(run.follow(&scenario.script));
+    let (steps, [writes, published, notifications]) = runtime.block_on(run.follow(&scenario.script));
     (run.process, run.stopped, run.standby) = (None, None, None);
     drop(runtime);
     run.network.with(|state| {
@@ -81,14 +84,24 @@ pub(super) fn run(scenario: &Scenario, plan: &Plan, order: &[String]) -> Seen {
         problems.append(&mut state.intrusions);
         problems.extend(state.server.unknown.iter().map(|call| format!("the controller calls {call}")));
         let reversals = std::mem::take(&mut state.watcher.reversals);
-        Seen { steps, writes, published, problems, reversals, trace: std::mem::take(&mut state.trace) }
+        let has_late_notification = state.has_late_notification;
+        Seen {
+            has_late_notification,
+            steps,
+            writes,
+            published,
+            notifications,
+            problems,
+            reversals,
+            trace: std::mem::take(&mut state.trace),
+        }
     })
 }
 
 impl Run {
-    /// Returns the state after each step, and the numbers of writes until the script ends: all, and those of published
-    /// objects.
-    async fn follow(&mut self, script: &[Step]) -> (Vec<After>, [usize; 2]) {
+    /// Returns the state after each step, and the numbers of writes until the script ends: all, those of published objects,
+    /// and notifications of pods.
+    async fn follow(&mut self, script: &[Step]) -> (Vec<After>, [usize; 3]) {
         let mut steps = Vec::new();
         for (number, step) in script.iter().enumerate() {
             self.network.with(|state| {
@@ -110,7 +123,7 @@ impl Run {
             }
             steps.push(self.network.with(after));
         }
-        let writes = self.network.with(|state| [state.attempts, state.published]);
+        let writes = self.network.with(|state| [state.attempts, state.published, state.notifications]);
         self.end().await;
         (steps, writes)
     }

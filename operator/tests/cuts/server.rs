@@ -54,6 +54,11 @@ impl Call {
         self.is_write() && (self.path.contains("/configmaps/") || self.path.contains("/secrets/"))
     }
 
+    /// True for a notification of a pod.
+    pub(super) fn is_notification(&self) -> bool {
+        self.is_write() && self.path.contains("/pods/")
+    }
+
     /// Returns what the request does, without its body.
     pub(super) fn describe(&self) -> String {
         let name = self.path.rsplit('/').next().unwrap_or_default();

@@ -13,6 +13,7 @@ mod case;
 mod class;
 mod cost;
 mod determinize;
+mod error;
 mod escape;
 mod minimize;
 mod node;
@@ -26,8 +27,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(super) use cost::TEXT as LONGEST_TEXT;
+use error::PatternError;
 use remora_snapshot::model::Pattern;
-use step_budget::{OutOfSteps, StepBudget};
+use step_budget::StepBudget;
 
 /// Maximum length of a pattern in bytes. Flagsmith itself allows 1,000 characters by default.
 const LONGEST: usize = 8192;
@@ -56,7 +58,7 @@ const PATTERNS_BYTES: usize = 4 << 20;
 
 /// Compiled patterns of a document. Equal patterns are compiled once.
 pub(super) struct Patterns {
-    known: HashMap<String, Result<Pattern, String>>,
+    known: HashMap<String, Result<Pattern, PatternError>>,
     /// Most steps of a search ([`cost::most_steps`]), for patterns that are searched by backtracking.
     costs: HashMap<String, f64>,
     budget: StepBudget,
@@ -80,11 +82,10 @@ impl Patterns {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// The pattern is invalid, unsupported, or exceeds a limit. The message continues a sentence whose subject is the
-    /// pattern.
-    pub(super) fn compile(&mut self, pattern: &str) -> Result<Pattern, String> {
+    /// The pattern is invalid, unsupported, or exceeds a limit.
+    pub(super) fn compile(&mut self, pattern: &str) -> Result<Pattern, PatternError> {
         if pattern.len() > LONGEST {
-            return Err(format!("has {} bytes; write one of at most {LONGEST}", pattern.len()));
+            return Err(format!("has {} bytes; write one of at most {LONGEST}", pattern.len()).into());
         }
         if let Some(known) = self.known.get(pattern) {
             return known.clone();
@@ -100,7 +101,7 @@ impl Patterns {
         self.costs.get(pattern).copied().unwrap_or_default()
     }
 
-    fn compile_new(&mut self, pattern: &str) -> Result<Pattern, String> {
+    fn compile_new(&mut self, pattern: &str) -> Result<Pattern, PatternError> {
         let parsed = parse::parse(pattern, &mut self.budget)?;
         let bytes_left = AUTOMATA_BYTES.saturating_sub(self.automata_bytes);
         let automaton = self
@@ -126,18 +127,11 @@ impl Patterns {
             return Err(format!(
                 "does not fit into the {PATTERNS_BYTES} bytes for all compiled patterns of a document, of which {} are used; use fewer or smaller patterns",
                 self.bytes
-            ));
+            )
+            .into());
         }
         self.bytes += length;
         Ok(compiled)
-    }
-}
-
-impl From<OutOfSteps> for String {
-    fn from(_: OutOfSteps) -> Self {
-        format!(
-            "exceeds the {DOCUMENT_STEPS} steps for all patterns of a document; use fewer or smaller repetitions and sets"
-        )
     }
 }
 

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
+use super::case;
+use super::error::PatternError;
+use super::escape::{self, Member};
 use super::source::{Flags, Source};
 use super::step_budget::StepBudget;
-use super::{case, escape};
 
 /// Returns the class that a single written character matches.
 pub(super) fn literal(c: char, flags: Flags) -> Arc<ClassUnicode> {
@@ -21,7 +23,7 @@ pub(super) fn read(
     source: &mut Source<'_>,
     flags: Flags,
     budget: &mut StepBudget,
-) -> Result<Arc<ClassUnicode>, String> {
+) -> Result<Arc<ClassUnicode>, PatternError> {
     let unterminated = || "has a set [ that is not closed".to_owned();
     let negated = source.next_if(|c| c == '^').is_some();
     let mut content = Content::default();
@@ -30,7 +32,7 @@ pub(super) fn read(
         let low = match source.next().ok_or_else(unterminated)? {
             ']' if !is_first => break,
             '\\' => escape::inside(source, flags.ascii)?,
-            c => Ok(c),
+            c => Member::Character(c),
         };
         is_first = false;
         if source.next_if(|c| c == '-').is_none() {
@@ -40,16 +42,18 @@ pub(super) fn read(
         let high = match source.next().ok_or_else(unterminated)? {
             ']' => {
                 content.add(low);
-                content.add(Ok('-'));
+                content.add(Member::Character('-'));
                 break;
             }
             '\\' => escape::inside(source, flags.ascii)?,
-            c => Ok(c),
+            c => Member::Character(c),
         };
         match (low, high) {
-            (Ok(low), Ok(high)) if low <= high => content.written.push(ClassUnicodeRange::new(low, high)),
-            (Ok(_), Ok(_)) => return Err("has a range that runs backwards".to_owned()),
-            _ => return Err("has a range from or to a class".to_owned()),
+            (Member::Character(low), Member::Character(high)) if low <= high => {
+                content.written.push(ClassUnicodeRange::new(low, high));
+            }
+            (Member::Character(_), Member::Character(_)) => return Err("has a range that runs backwards".into()),
+            _ => return Err("has a range from or to a class".into()),
         }
     }
     let mut classes = ClassUnicode::empty();
@@ -80,11 +84,11 @@ struct Content {
 }
 
 impl Content {
-    fn add(&mut self, item: Result<char, Arc<ClassUnicode>>) {
-        match item {
-            Ok(c) => self.written.push(ClassUnicodeRange::new(c, c)),
-            Err(class) if self.classes.iter().any(|known| Arc::ptr_eq(known, &class)) => {}
-            Err(class) => self.classes.push(class),
+    fn add(&mut self, member: Member) {
+        match member {
+            Member::Character(c) => self.written.push(ClassUnicodeRange::new(c, c)),
+            Member::Class(class) if self.classes.iter().any(|known| Arc::ptr_eq(known, &class)) => {}
+            Member::Class(class) => self.classes.push(class),
         }
     }
 }

@@ -17,6 +17,12 @@ pub(super) enum Escape {
     Group(u32),
 }
 
+/// Member of a set.
+pub(super) enum Member {
+    Character(char),
+    Class(Arc<ClassUnicode>),
+}
+
 /// Parses an escape sequence outside of a set, after its backslash.
 ///
 /// # Errors
@@ -58,22 +64,22 @@ fn group_or_octal(source: &mut Source<'_>, first: char) -> Result<Escape, String
     Ok(Escape::Group(digits.parse().map_err(|_| "has a malformed group reference".to_owned())?))
 }
 
-/// Parses an escape sequence in a set, after its backslash: a character (`Ok`) or a class (`Err`).
+/// Parses an escape sequence in a set, after its backslash.
 ///
 /// # Errors
 /// Python refuses the sequence, or it is a `\N{...}`, which is not supported.
-pub(super) fn inside(source: &mut Source<'_>, ascii: bool) -> Result<Result<char, Arc<ClassUnicode>>, String> {
+pub(super) fn inside(source: &mut Source<'_>, ascii: bool) -> Result<Member, String> {
     let c = source.next().ok_or("ends in a backslash")?;
     Ok(match c {
-        'b' => Ok('\u{8}'),
+        'b' => Member::Character('\u{8}'),
         '0'..='7' => {
             let digits = format!("{c}{}", source.digits(8, 2));
-            Ok(octal(&digits)?)
+            Member::Character(octal(&digits)?)
         }
         '8' | '9' => return Err(format!("has the bad escape \\{c}")),
         _ => match shorthand::named(c, ascii) {
-            Some(class) => Err(class),
-            None => Ok(character(source, c)?),
+            Some(class) => Member::Class(class),
+            None => Member::Character(character(source, c)?),
         },
     })
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use remora_snapshot::backtrack::Case;
 
+use super::error::PatternError;
 use super::node::{Assertion, Mode, Node};
 use super::source::{Flags, Source, is_blank};
 use super::step_budget::StepBudget;
@@ -23,7 +24,7 @@ pub(super) struct Parsed {
 ///
 /// # Errors
 /// Python's `re.compile` would raise, the pattern uses an unsupported feature, or the budget has too few steps.
-pub(super) fn parse(pattern: &str, budget: &mut StepBudget) -> Result<Parsed, String> {
+pub(super) fn parse(pattern: &str, budget: &mut StepBudget) -> Result<Parsed, PatternError> {
     budget.take(pattern.len())?;
     let mut parser = Parser {
         source: Source(pattern.chars()),
@@ -58,15 +59,15 @@ pub(super) fn parse(pattern: &str, budget: &mut StepBudget) -> Result<Parsed, St
     }
     let node = parser.alternatives(flags)?;
     if parser.source.next().is_some() {
-        return Err("has a ) without a (".to_owned());
+        return Err("has a ) without a (".into());
     }
     if parser.highest_group > parser.groups {
-        return Err(format!("tests group {}, which does not exist", parser.highest_group));
+        return Err(format!("tests group {}, which does not exist", parser.highest_group).into());
     }
     Ok(Parsed { node, groups: parser.groups })
 }
 
-fn set(flags: &mut Flags, letter: char, on: bool) -> Result<(), String> {
+fn set(flags: &mut Flags, letter: char, on: bool) -> Result<(), PatternError> {
     match letter {
         'a' => flags.ascii = on,
         'i' => flags.ignore_case = on,
@@ -74,7 +75,7 @@ fn set(flags: &mut Flags, letter: char, on: bool) -> Result<(), String> {
         's' => flags.dot_all = on,
         'u' => flags.ascii = !on,
         'x' => flags.verbose = on,
-        unknown => return Err(format!("has the unknown flag {unknown}")),
+        unknown => return Err(format!("has the unknown flag {unknown}").into()),
     }
     Ok(())
 }
@@ -96,15 +97,15 @@ struct Parser<'a, 'w> {
 }
 
 impl Parser<'_, '_> {
-    fn enter(&mut self) -> Result<(), String> {
+    fn enter(&mut self) -> Result<(), PatternError> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(format!("nests groups more than {DEEPEST} deep"));
+            return Err(format!("nests groups more than {DEEPEST} deep").into());
         }
         Ok(())
     }
 
-    fn alternatives(&mut self, flags: Flags) -> Result<Node, String> {
+    fn alternatives(&mut self, flags: Flags) -> Result<Node, PatternError> {
         self.enter()?;
         let mut branches = vec![self.sequence(flags)?];
         while self.source.take("|") {
@@ -114,7 +115,7 @@ impl Parser<'_, '_> {
         Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternate(branches) })
     }
 
-    fn sequence(&mut self, flags: Flags) -> Result<Node, String> {
+    fn sequence(&mut self, flags: Flags) -> Result<Node, PatternError> {
         let mut nodes: Vec<Node> = Vec::new();
         while let Some(c) = self.source.peek().filter(|c| !matches!(c, '|' | ')')) {
             self.source.next();
@@ -141,7 +142,7 @@ impl Parser<'_, '_> {
         Ok(if nodes.len() == 1 { nodes.remove(0) } else { Node::Concat(nodes) })
     }
 
-    fn repeated(&mut self, operator: char, node: Option<Node>) -> Result<Node, String> {
+    fn repeated(&mut self, operator: char, node: Option<Node>) -> Result<Node, PatternError> {
         let bounds = match operator {
             '*' => (0, None),
             '+' => (1, None),
@@ -150,11 +151,11 @@ impl Parser<'_, '_> {
         self.repeat(bounds, node)
     }
 
-    fn repeat(&mut self, (min, max): (u32, Option<u32>), node: Option<Node>) -> Result<Node, String> {
+    fn repeat(&mut self, (min, max): (u32, Option<u32>), node: Option<Node>) -> Result<Node, PatternError> {
         let node = match node {
-            None | Some(Node::Assert(_)) => return Err("repeats nothing".to_owned()),
+            None | Some(Node::Assert(_)) => return Err("repeats nothing".into()),
             Some(Node::Repeat { .. }) => {
-                return Err("has a repetition of a repetition; put the inner one into (?:...)".to_owned());
+                return Err("has a repetition of a repetition; put the inner one into (?:...)".into());
             }
             Some(node) => node,
         };
@@ -174,7 +175,7 @@ impl Parser<'_, '_> {
     }
 
     /// Parses the bounds of `{m,n}`. Returns `None` if the brace is a literal character.
-    fn bounds(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
+    fn bounds(&mut self) -> Result<Option<(u32, Option<u32>)>, PatternError> {
         let mut ahead = self.source.clone();
         if ahead.peek() == Some('}') {
             return Ok(None);
@@ -190,12 +191,12 @@ impl Parser<'_, '_> {
         let min = if low.is_empty() { 0 } else { number(&low)? };
         let max = if high.is_empty() { None } else { Some(number(&high)?) };
         if max.is_some_and(|max| max < min) {
-            return Err(format!("repeats at least {min} and at most {high} times"));
+            return Err(format!("repeats at least {min} and at most {high} times").into());
         }
         Ok(Some((min, max)))
     }
 
-    fn atom(&mut self, c: char, flags: Flags) -> Result<Option<Node>, String> {
+    fn atom(&mut self, c: char, flags: Flags) -> Result<Option<Node>, PatternError> {
         Ok(Some(match c {
             '.' => Node::Set(if flags.dot_all { shorthand::any() } else { shorthand::any_but_newline() }),
             '^' => Node::Assert(if flags.multi_line { Assertion::LineStart } else { Assertion::Start }),
@@ -207,7 +208,7 @@ impl Parser<'_, '_> {
         }))
     }
 
-    fn escape(&mut self, flags: Flags) -> Result<Node, String> {
+    fn escape(&mut self, flags: Flags) -> Result<Node, PatternError> {
         Ok(match escape::outside(&mut self.source, flags.ascii)? {
             escape::Escape::Character(c) => Node::Set(class::literal(c, flags)),
             escape::Escape::Class(class) => Node::Set(class),
@@ -223,12 +224,12 @@ impl Parser<'_, '_> {
         })
     }
 
-    fn reference(&self, group: u32, flags: Flags) -> Result<Node, String> {
+    fn reference(&self, group: u32, flags: Flags) -> Result<Node, PatternError> {
         if group == 0 || group > self.groups {
-            return Err(format!("refers to group {group}, which does not exist there"));
+            return Err(format!("refers to group {group}, which does not exist there").into());
         }
         if self.open.contains(&group) {
-            return Err(format!("refers to group {group}, which is still open"));
+            return Err(format!("refers to group {group}, which is still open").into());
         }
         self.check_look_behind(group)?;
         let width = self.widths.get(&group).copied().flatten();
@@ -241,16 +242,16 @@ impl Parser<'_, '_> {
     }
 
     /// Checks that a group precedes the look-behind that refers to it, if any.
-    fn check_look_behind(&self, group: u32) -> Result<(), String> {
+    fn check_look_behind(&self, group: u32) -> Result<(), PatternError> {
         let before = self.before_look_behind.unwrap_or(u32::MAX);
         if group <= before && !(self.before_look_behind.is_some() && self.open.contains(&group)) {
             return Ok(());
         }
-        Err(format!("refers inside a look-behind to group {group}, which is not closed before it"))
+        Err(format!("refers inside a look-behind to group {group}, which is not closed before it").into())
     }
 
     /// Parses a group after its opening parenthesis. Returns `None` if it is a comment.
-    fn group(&mut self, flags: Flags) -> Result<Option<Node>, String> {
+    fn group(&mut self, flags: Flags) -> Result<Option<Node>, PatternError> {
         if !self.source.take("?") {
             return self.capture(flags).map(Some);
         }
@@ -276,7 +277,7 @@ impl Parser<'_, '_> {
         }))
     }
 
-    fn capture(&mut self, flags: Flags) -> Result<Node, String> {
+    fn capture(&mut self, flags: Flags) -> Result<Node, PatternError> {
         self.groups += 1;
         let number = self.groups;
         self.open.push(number);
@@ -289,19 +290,19 @@ impl Parser<'_, '_> {
     }
 
     /// Parses the content of a group and its closing parenthesis.
-    fn until_closed(&mut self, flags: Flags) -> Result<Node, String> {
+    fn until_closed(&mut self, flags: Flags) -> Result<Node, PatternError> {
         let node = self.alternatives(flags)?;
-        if self.source.take(")") { Ok(node) } else { Err("has a ( that is not closed".to_owned()) }
+        if self.source.take(")") { Ok(node) } else { Err("has a ( that is not closed".into()) }
     }
 
-    fn named(&mut self, flags: Flags) -> Result<Node, String> {
+    fn named(&mut self, flags: Flags) -> Result<Node, PatternError> {
         if self.source.take("<") {
             let name = self.source.until('>')?;
             if !is_identifier(&name) {
-                return Err("has a group with a bad name".to_owned());
+                return Err("has a group with a bad name".into());
             }
             if self.names.insert(name, self.groups + 1).is_some() {
-                return Err("has two groups with one name".to_owned());
+                return Err("has two groups with one name".into());
             }
             return self.capture(flags);
         }
@@ -310,30 +311,30 @@ impl Parser<'_, '_> {
             let group = *self.names.get(&name).ok_or("refers to an unknown group")?;
             return self.reference(group, flags);
         }
-        Err("has an unknown extension (?P".to_owned())
+        Err("has an unknown extension (?P".into())
     }
 
-    fn behind(&mut self, flags: Flags) -> Result<Node, String> {
+    fn behind(&mut self, flags: Flags) -> Result<Node, PatternError> {
         let negated = match self.source.next() {
             Some('=') => false,
             Some('!') => true,
-            _ => return Err("has an unknown extension (?<; names are written (?P<name>...)".to_owned()),
+            _ => return Err("has an unknown extension (?<; names are written (?P<name>...)".into()),
         };
         let outer = self.before_look_behind;
         self.before_look_behind = outer.or(Some(self.groups));
         let node = Box::new(self.until_closed(flags)?);
         self.before_look_behind = outer;
         if node.width().is_none_or(|(min, max)| min != max) {
-            return Err("has a look-behind without a fixed width, which Python does not allow".to_owned());
+            return Err("has a look-behind without a fixed width, which Python does not allow".into());
         }
         Ok(Node::Look { behind: true, negated, node })
     }
 
-    fn conditional(&mut self, flags: Flags) -> Result<Node, String> {
+    fn conditional(&mut self, flags: Flags) -> Result<Node, PatternError> {
         let name = self.source.until(')')?;
         let group = match name.parse::<u32>() {
             Ok(number) if number > 0 => number,
-            Ok(number) => return Err(format!("tests group {number}, which does not exist")),
+            Ok(number) => return Err(format!("tests group {number}, which does not exist").into()),
             Err(_) => *self.names.get(&name).ok_or("tests an unknown group")?,
         };
         self.highest_group = self.highest_group.max(group);
@@ -344,47 +345,47 @@ impl Parser<'_, '_> {
         self.depth -= 1;
         match self.source.next() {
             Some(')') => Ok(Node::Conditional { group, yes, no }),
-            Some(_) => Err("has a conditional group with more than two branches".to_owned()),
-            None => Err("has a ( that is not closed".to_owned()),
+            Some(_) => Err("has a conditional group with more than two branches".into()),
+            None => Err("has a ( that is not closed".into()),
         }
     }
 
     /// Parses a group with flags, as in `(?i-m:...)`.
-    fn flagged(&mut self, first: char, outer: Flags) -> Result<Node, String> {
+    fn flagged(&mut self, first: char, outer: Flags) -> Result<Node, PatternError> {
         let mut flags = outer;
         let (mut on, mut off) = (String::new(), None::<String>);
         let mut letter = Some(first);
         while let Some(c) = letter {
             match (c, &mut off) {
-                (':', Some(off)) if off.is_empty() => return Err("has a - without a flag to turn off".to_owned()),
+                (':', Some(off)) if off.is_empty() => return Err("has a - without a flag to turn off".into()),
                 (':', off) => {
                     check_flags(&on, off.as_deref().unwrap_or_default())?;
                     return self.until_closed(flags);
                 }
-                (')', _) => return Err("sets flags that are not at its start; write (?flags:...)".to_owned()),
+                (')', _) => return Err("sets flags that are not at its start; write (?flags:...)".into()),
                 ('-', off @ None) => *off = Some(String::new()),
                 ('a' | 'u', Some(_)) => {
-                    return Err("turns the flags a or u off, which Python does not allow".to_owned());
+                    return Err("turns the flags a or u off, which Python does not allow".into());
                 }
                 (c, off) if c.is_ascii_alphabetic() => {
                     set(&mut flags, c, off.is_none())?;
                     off.as_mut().unwrap_or(&mut on).push(c);
                 }
-                (c, _) => return Err(format!("has the unknown extension (?{c}")),
+                (c, _) => return Err(format!("has the unknown extension (?{c}").into()),
             }
             letter = self.source.next();
         }
-        Err("ends in the flags of a group".to_owned())
+        Err("ends in the flags of a group".into())
     }
 }
 
 /// Checks that flags that are turned on and off together do not contradict each other.
-fn check_flags(on: &str, off: &str) -> Result<(), String> {
+fn check_flags(on: &str, off: &str) -> Result<(), PatternError> {
     if on.contains('a') && on.contains('u') {
-        return Err("has both flags a and u, which Python does not allow".to_owned());
+        return Err("has both flags a and u, which Python does not allow".into());
     }
     match on.chars().find(|flag| off.contains(*flag)) {
-        Some(flag) => Err(format!("turns the flag {flag} on and off, which Python does not allow")),
+        Some(flag) => Err(format!("turns the flag {flag} on and off, which Python does not allow").into()),
         None => Ok(()),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 use remora_snapshot::backtrack::{self, Instruction, MAX_NESTING, MAX_SLOTS};
 
+use super::error::PatternError;
 use super::node::{Assertion, Mode, Node};
 use super::parse::Parsed;
 use super::step_budget::StepBudget;
@@ -24,7 +25,7 @@ enum Each<'a> {
 ///
 /// # Errors
 /// The program exceeds a limit of the engine, the budget has too few steps, or Python itself refuses the pattern.
-pub(super) fn build(parsed: &Parsed, budget: &mut StepBudget) -> Result<Vec<u8>, String> {
+pub(super) fn build(parsed: &Parsed, budget: &mut StepBudget) -> Result<Vec<u8>, PatternError> {
     let mut builder = Builder {
         code: Vec::new(),
         ranges: Vec::new(),
@@ -40,7 +41,8 @@ pub(super) fn build(parsed: &Parsed, budget: &mut StepBudget) -> Result<Vec<u8>,
         return Err(format!(
             "keeps {} positions, more than {MAX_SLOTS}; use fewer groups, (?:...) instead of (...)",
             builder.slots
-        ));
+        )
+        .into());
     }
     Ok(backtrack::write(&builder.code, builder.slots, &builder.ranges))
 }
@@ -63,9 +65,9 @@ impl<'a> Builder<'a> {
     }
 
     /// Appends an instruction and returns its position.
-    fn push(&mut self, instruction: Instruction) -> Result<usize, String> {
+    fn push(&mut self, instruction: Instruction) -> Result<usize, PatternError> {
         if self.code.len() >= LONGEST {
-            return Err(format!("compiles to more than {LONGEST} instructions; use smaller repetitions"));
+            return Err(format!("compiles to more than {LONGEST} instructions; use smaller repetitions").into());
         }
         self.code.push(instruction);
         Ok(self.code.len() - 1)
@@ -78,7 +80,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn set(&mut self, class: &'a ClassUnicode) -> Result<(u32, u32), String> {
+    fn set(&mut self, class: &'a ClassUnicode) -> Result<(u32, u32), PatternError> {
         let ranges = class.ranges();
         self.budget.take(ranges.len())?;
         let first = *self.sets.entry(ranges).or_insert_with(|| {
@@ -89,7 +91,7 @@ impl<'a> Builder<'a> {
         Ok((first, ranges.len() as u32))
     }
 
-    fn node(&mut self, node: &'a Node) -> Result<(), String> {
+    fn node(&mut self, node: &'a Node) -> Result<(), PatternError> {
         // Nodes that emit no instruction count, too.
         self.budget.take(1)?;
         match node {
@@ -120,7 +122,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn character(&mut self, class: &'a ClassUnicode) -> Result<(), String> {
+    fn character(&mut self, class: &'a ClassUnicode) -> Result<(), PatternError> {
         let instruction = match class.ranges() {
             [only] if only.start() == only.end() => Instruction::Character(only.start()),
             _ => {
@@ -131,7 +133,7 @@ impl<'a> Builder<'a> {
         self.push(instruction).map(drop)
     }
 
-    fn assertion(&mut self, assertion: &'a Assertion) -> Result<(), String> {
+    fn assertion(&mut self, assertion: &'a Assertion) -> Result<(), PatternError> {
         let instruction = match assertion {
             Assertion::Start => Instruction::Start,
             Assertion::End => Instruction::End,
@@ -150,7 +152,7 @@ impl<'a> Builder<'a> {
         self.push(instruction).map(drop)
     }
 
-    fn alternate(&mut self, nodes: &'a [Node]) -> Result<(), String> {
+    fn alternate(&mut self, nodes: &'a [Node]) -> Result<(), PatternError> {
         let mut jumps = Vec::new();
         if let Some((last, others)) = nodes.split_last() {
             for node in others {
@@ -167,7 +169,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn repeat(&mut self, node: &'a Node, min: u32, max: Option<u32>, mode: Mode) -> Result<(), String> {
+    fn repeat(&mut self, node: &'a Node, min: u32, max: Option<u32>, mode: Mode) -> Result<(), PatternError> {
         if mode == Mode::Possessive {
             // Backtracking is off for the count and for each match, even before the minimum is reached.
             let each = if matches!(node, Node::Set(_)) { Each::Once(node) } else { Each::Atomic(node) };
@@ -176,14 +178,14 @@ impl<'a> Builder<'a> {
         self.times(Each::Once(node), min, max, mode)
     }
 
-    fn each(&mut self, each: Each<'a>) -> Result<(), String> {
+    fn each(&mut self, each: Each<'a>) -> Result<(), PatternError> {
         match each {
             Each::Once(node) => self.node(node),
             Each::Atomic(node) => self.part(Instruction::Atomic, |builder| builder.node(node)),
         }
     }
 
-    fn times(&mut self, each: Each<'a>, min: u32, max: Option<u32>, mode: Mode) -> Result<(), String> {
+    fn times(&mut self, each: Each<'a>, min: u32, max: Option<u32>, mode: Mode) -> Result<(), PatternError> {
         let split = |first, second| {
             if mode == Mode::Lazy { Instruction::Split(second, first) } else { Instruction::Split(first, second) }
         };
@@ -215,7 +217,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Returns the slot for the start of each optional match, if a match can be empty.
-    fn start_slot(&mut self, each: Each<'a>) -> Result<Option<u32>, String> {
+    fn start_slot(&mut self, each: Each<'a>) -> Result<Option<u32>, PatternError> {
         let (Each::Once(node) | Each::Atomic(node)) = each;
         self.budget.take(node.size())?;
         if !node.can_be_empty() {
@@ -230,7 +232,7 @@ impl<'a> Builder<'a> {
 
     /// Emits an optional match. Returns the placeholder after it and the slot, if the match can be empty: Python tries no
     /// further match after an empty one.
-    fn checked(&mut self, each: Each<'a>, slot: Option<u32>) -> Result<Option<(usize, u32)>, String> {
+    fn checked(&mut self, each: Each<'a>, slot: Option<u32>) -> Result<Option<(usize, u32)>, PatternError> {
         let Some(slot) = slot else {
             self.each(each)?;
             return Ok(None);
@@ -247,7 +249,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn look(&mut self, node: &'a Node, behind: bool, negated: bool) -> Result<(), String> {
+    fn look(&mut self, node: &'a Node, behind: bool, negated: bool) -> Result<(), PatternError> {
         if !behind {
             let instruction = if negated { Instruction::NotAhead } else { Instruction::Ahead };
             return self.part(instruction, |builder| builder.node(node));
@@ -257,7 +259,7 @@ impl<'a> Builder<'a> {
             Some((min, max)) if min == max => {
                 u32::try_from(min).map_err(|_| "has a look-behind that is too wide".to_owned())?
             }
-            _ => return Err("has a look-behind without a fixed width, which Python does not allow".to_owned()),
+            _ => return Err("has a look-behind without a fixed width, which Python does not allow".into()),
         };
         let instruction =
             move |end| if negated { Instruction::NotBehind(end, width) } else { Instruction::Behind(end, width) };
@@ -269,11 +271,11 @@ impl<'a> Builder<'a> {
     fn part(
         &mut self,
         head: impl Fn(u32) -> Instruction,
-        content: impl FnOnce(&mut Self) -> Result<(), String>,
-    ) -> Result<(), String> {
+        content: impl FnOnce(&mut Self) -> Result<(), PatternError>,
+    ) -> Result<(), PatternError> {
         self.nesting += 1;
         if self.nesting >= MAX_NESTING {
-            return Err(format!("nests look-around or atomic groups more than {MAX_NESTING} deep"));
+            return Err(format!("nests look-around or atomic groups more than {MAX_NESTING} deep").into());
         }
         let start = self.push(Instruction::Match)?;
         content(self)?;

@@ -27,7 +27,7 @@ fn read(path: &Path) -> Value {
 
 /// Serves the document. `environment_flags` selects whether segments also apply to the environment's flags, as they do
 /// in the edge proxy.
-fn serve(cases: &Path, environment_flags: remora_compile::Mode) -> (Directory, Running, Value) {
+fn serve(cases: &Path, environment_flags: remora_compile::EnvironmentFlags) -> (Directory, Running, Value) {
     let keys = read(&cases.join("keys.json"));
     let document = document::parse(&std::fs::read(cases.join("environment.json")).unwrap()).unwrap();
     let pruned = prune::prune(document, &prune::Rules::default());
@@ -79,7 +79,7 @@ fn ask(server: &Running, keys: &Value, request: &Value) -> Answer {
 /// Asserts that the sidecar's bodies equal those of the edge proxy.
 fn assert_edge_proxy_answers(directory: &Path) {
     let files = cases(directory, "edge-proxy");
-    let (_volume, server, keys) = serve(directory, remora_compile::Mode::AllSegments);
+    let (_volume, server, keys) = serve(directory, remora_compile::EnvironmentFlags::AllSegments);
     let mut different = Vec::new();
     for file in &files {
         let case = read(file);
@@ -106,7 +106,7 @@ fn assert_api_answers(sets: &[Set]) {
     let mut wrong = Vec::new();
     for set in sets {
         let (name, cases) = (&set.name, &set.cases);
-        let (_volume, server, keys) = serve(&set.folder, remora_compile::Mode::Plain);
+        let (_volume, server, keys) = serve(&set.folder, remora_compile::EnvironmentFlags::Plain);
         let (mut right, mut known) = (0, 0);
         for case in cases {
             let mut request = match &case.request {

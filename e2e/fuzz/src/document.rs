@@ -3,7 +3,7 @@
 //! The input is the document. The length of the input chooses the settings, so that an input is a plain JSON file.
 
 use remora_compile::document::Original;
-use remora_compile::{BooleanFlags, DisabledFlags, Mode, ObjectFlags, Ofrep, Options, compile_to_files_of};
+use remora_compile::{BooleanFlags, DisabledFlags, EnvironmentFlags, ObjectFlags, Ofrep, Options, compile_to_files_of};
 use remora_snapshot::{RequestState, Role, Snapshot};
 
 use crate::dialects::{Shape, assert_agreement};
@@ -46,9 +46,9 @@ fn options(choice: usize, original: Option<&Original>) -> Options<'_> {
         environment: "fuzz",
         server_keys: &["ser.key"],
         environment_flags: match choice % 3 {
-            0 => Mode::Plain,
-            1 => Mode::IdentityFree,
-            _ => Mode::AllSegments,
+            0 => EnvironmentFlags::Plain,
+            1 => EnvironmentFlags::IdentityFree,
+            _ => EnvironmentFlags::AllSegments,
         },
         ofrep: Ofrep {
             boolean_flags: if choice & 4 == 0 { BooleanFlags::Value } else { BooleanFlags::Enabled },

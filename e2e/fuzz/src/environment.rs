@@ -2,7 +2,7 @@
 //! kind of content.
 
 use remora_compile::document::Original;
-use remora_compile::{Compiled, Mode, Options, compile_to_files_of};
+use remora_compile::{Compiled, EnvironmentFlags, Options, compile_to_files_of};
 use serde_json::{Value, json};
 
 use crate::pipeline;
@@ -46,7 +46,7 @@ fn compile(document: &[u8], largest_file: usize) -> Compiled {
     let options = Options {
         environment: "fuzz",
         server_keys: &[SERVER_KEY],
-        environment_flags: Mode::IdentityFree,
+        environment_flags: EnvironmentFlags::IdentityFree,
         document: Some(&original),
         ..Options::default()
     };

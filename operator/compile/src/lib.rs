@@ -25,15 +25,14 @@ mod regex;
 mod review;
 mod variants;
 
-use remora_snapshot::model::{self, EnvironmentFlags};
+use remora_snapshot::model;
 use remora_snapshot::{Revision, WriteError, files};
 use serde::{Deserialize, Serialize};
 
 pub use finding::{Finding, MOST_FINDINGS};
 pub use progress::Progress;
 pub use remora_snapshot::File;
-pub use remora_snapshot::model::EnvironmentFlags as Mode;
-pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, ObjectFlags, Ofrep};
+pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, EnvironmentFlags, ObjectFlags, Ofrep};
 pub use review::listed_of;
 
 use self::document::{Original, quoted};

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use remora_compile::document;
 use remora_compile::prune::{Rules, prune};
-use remora_compile::{Compiled, Mode, Options, compile};
+use remora_compile::{Compiled, EnvironmentFlags, Options, compile};
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -35,7 +35,7 @@ fn files(folder: &Path) -> Vec<(String, String)> {
     files
 }
 
-fn compiled(document: &str, server_keys: &[&str], environment_flags: Mode) -> Compiled {
+fn compiled(document: &str, server_keys: &[&str], environment_flags: EnvironmentFlags) -> Compiled {
     let document = document::parse(document.as_bytes()).unwrap_or_else(|error| panic!("{error}: {document}"));
     let pruned = prune(document, &Rules::default());
     compile(&pruned, &Options { environment: "conformance", server_keys, environment_flags, ..Options::default() })
@@ -73,7 +73,7 @@ fn conditions_match_flagsmith_engine() {
     let together =
         |a: &Value, b: &Value| a["op"] == b["op"] && a["trait"] == b["trait"] && a["op"] != "PERCENTAGE_SPLIT";
     for cases in cases.chunk_by(together) {
-        let compiled = compiled(&context::conditions(cases), &[], Mode::Plain);
+        let compiled = compiled(&context::conditions(cases), &[], EnvironmentFlags::Plain);
         let snapshot = snapshot(&compiled);
         let mut subject = RequestState::default();
         snapshot.identify(&mut subject, "user_1");
@@ -104,7 +104,7 @@ fn percentages_match_flagsmith_engine() {
         let ids: Vec<&str> = case["ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
         let [seed, rest @ ..] = ids.as_slice() else { panic!("{line}") };
         // The other ids form the identity's key, joined as in the hash.
-        let compiled = compiled(&context::split(seed), &[], Mode::Plain);
+        let compiled = compiled(&context::split(seed), &[], EnvironmentFlags::Plain);
         let snapshot = snapshot(&compiled);
         let mut subject = RequestState::default();
         snapshot.identify(&mut subject, "x");
@@ -124,7 +124,7 @@ fn cases_of_flagsmith_engine_pass() {
     for (name, text) in cases {
         let text: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
         let case: Value = serde_json::from_str(&text).unwrap();
-        let compiled = compiled(&context::document(&case["context"]), &[], Mode::Plain);
+        let compiled = compiled(&context::document(&case["context"]), &[], EnvironmentFlags::Plain);
         let snapshot = snapshot(&compiled);
         let mut subject = RequestState::default();
         let identity = &case["context"]["identity"];
@@ -190,7 +190,7 @@ fn assert_api_answers(sets: &[Set]) {
     let mut wrong = Vec::new();
     for set in sets {
         let (name, cases) = (&set.name, &set.cases);
-        let compiled = compiled(&read(&set.folder.join("environment.json")), &[], Mode::Plain);
+        let compiled = compiled(&read(&set.folder.join("environment.json")), &[], EnvironmentFlags::Plain);
         let snapshot = snapshot(&compiled);
         let (mut right, mut known) = (0, 0);
         for case in cases {
@@ -256,7 +256,7 @@ fn unlike(ours: &Expected, theirs: &Expected) -> String {
 
 /// Asserts that the bytes equal the recorded answers of the edge proxy.
 fn assert_edge_proxy_answers(folder: &Path, count: usize) {
-    let compiled = compiled(&read(&folder.join("environment.json")), &[], Mode::AllSegments);
+    let compiled = compiled(&read(&folder.join("environment.json")), &[], EnvironmentFlags::AllSegments);
     let snapshot = snapshot(&compiled);
     let cases = files(&folder.join("edge-proxy"));
     assert_eq!(cases.len(), count, "edge-proxy is not complete");

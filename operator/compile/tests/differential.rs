@@ -33,7 +33,7 @@ use json::Json;
 use oracle::{NoAnswer, Oracle};
 use remora_snapshot::{Decision, RequestState};
 
-use remora_compile::Mode;
+use remora_compile::EnvironmentFlags;
 use remora_compile::prune::{Rules, Selection};
 
 /// Number of documents if `REMORA_DIFFERENTIAL_SECONDS` is not set.
@@ -165,12 +165,12 @@ fn pruning_keeps_answers_of_remaining_flags() {
         let (drop_server_only, drop_identity_overrides) = (random.bool(), random.bool());
         let [include, exclude] = &globs;
         let rules = Rules::compile(&Selection { include, exclude, drop_server_only, drop_identity_overrides }).unwrap();
-        let pruned = compare::compiled(&document.to_string(), &rules, Mode::Plain);
+        let pruned = compare::compiled(&document.to_string(), &rules, EnvironmentFlags::Plain);
         if drop_identity_overrides {
             document.set("identity_overrides", Json::List(Vec::new()));
         }
         let (Ok(pruned), Ok(whole)) =
-            (pruned, compare::compiled(&document.to_string(), &Rules::default(), Mode::Plain))
+            (pruned, compare::compiled(&document.to_string(), &Rules::default(), EnvironmentFlags::Plain))
         else {
             continue;
         };
@@ -205,7 +205,8 @@ fn explanation_adds_up_to_evaluation() {
     for _ in 0..DOCUMENTS {
         let case = documents::case(&mut random, 4..12);
         let document = case.get("document").unwrap();
-        let Ok(compiled) = compare::compiled(&document.to_string(), &Rules::default(), Mode::AllSegments) else {
+        let Ok(compiled) = compare::compiled(&document.to_string(), &Rules::default(), EnvironmentFlags::AllSegments)
+        else {
             continue;
         };
         let snapshot = compare::snapshot(&compiled);

@@ -4,7 +4,7 @@
 
 use remora_compile::document;
 use remora_compile::prune::{Rules, prune};
-use remora_compile::{Compiled, Error, Finding, Mode, Options, compile};
+use remora_compile::{Compiled, EnvironmentFlags, Error, Finding, Options, compile};
 use serde_json::{Value, json};
 
 fn findings(segments: &Value, features: &Value, identities: &Value) -> Vec<Finding> {
@@ -15,7 +15,12 @@ fn compiled(segments: &Value, features: &Value, identities: &Value) -> Result<Co
     let document = json!({"api_key": "k", "project": {"segments": segments}, "feature_states": features, "identity_overrides": identities});
     let document = document::parse(document.to_string().as_bytes()).unwrap();
     let pruned = prune(document, &Rules::default());
-    let options = Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
+    let options = Options {
+        environment: "e",
+        server_keys: &[],
+        environment_flags: EnvironmentFlags::Plain,
+        ..Options::default()
+    };
     compile(&pruned, &options)
 }
 
@@ -170,8 +175,12 @@ fn document_without_identity_overrides_by_its_setting_is_reported() {
         });
         let document = document::parse(document.to_string().as_bytes()).unwrap();
         let pruned = prune(document, &Rules::default());
-        let options =
-            Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
+        let options = Options {
+            environment: "e",
+            server_keys: &[],
+            environment_flags: EnvironmentFlags::Plain,
+            ..Options::default()
+        };
         let findings = compile(&pruned, &options).unwrap().findings;
         findings.iter().any(|finding| finding.message.contains("switch it on"))
     };

@@ -13,7 +13,7 @@ use shapes::SHAPES;
 
 use remora_compile::document;
 use remora_compile::prune::{Rules, prune};
-use remora_compile::{MOST_FINDINGS, Mode, Options, compile};
+use remora_compile::{EnvironmentFlags, MOST_FINDINGS, Options, compile};
 
 /// Size of a document in bytes.
 const SIZE: usize = 1 << 20;
@@ -28,7 +28,7 @@ const STACK: usize = 2 << 20;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Compiles a document, and returns its bytes and its number of findings, or the refusal.
-fn outcome(text: &str, mode: Mode) -> Result<(Vec<u8>, usize), String> {
+fn outcome(text: &str, mode: EnvironmentFlags) -> Result<(Vec<u8>, usize), String> {
     let document = document::parse(text.as_bytes()).map_err(|error| error.to_string())?;
     let pruned = prune(document, &Rules::default());
     let options = Options { environment: "e", environment_flags: mode, ..Options::default() };
@@ -38,7 +38,7 @@ fn outcome(text: &str, mode: Mode) -> Result<(Vec<u8>, usize), String> {
 }
 
 /// Compiles the document of a shape on a small stack, and asserts the limits on time and memory.
-fn hold(name: &'static str, make: fn(usize) -> String, mode: Mode) {
+fn hold(name: &'static str, make: fn(usize) -> String, mode: EnvironmentFlags) {
     let (send, receive) = mpsc::channel();
     std::thread::Builder::new()
         .stack_size(STACK)
@@ -61,21 +61,21 @@ fn hold(name: &'static str, make: fn(usize) -> String, mode: Mode) {
 #[test]
 fn worst_documents_end_within_memory_and_stack() {
     for (name, make) in SHAPES.iter().filter(|(name, _)| !name.starts_with("regex")) {
-        hold(name, *make, Mode::Plain);
+        hold(name, *make, EnvironmentFlags::Plain);
     }
 }
 
 #[test]
 fn worst_documents_evaluated_without_identity_end_within_bounds() {
     for (name, make) in SHAPES.iter().filter(|(name, _)| name.contains("flags") || name.contains("reads")) {
-        hold(name, *make, Mode::AllSegments);
+        hold(name, *make, EnvironmentFlags::AllSegments);
     }
 }
 
 #[test]
 fn worst_patterns_end_within_memory_and_stack() {
     for (name, make) in SHAPES.iter().filter(|(name, _)| name.starts_with("regex")) {
-        hold(name, *make, Mode::Plain);
+        hold(name, *make, EnvironmentFlags::Plain);
     }
 }
 
@@ -83,6 +83,6 @@ fn worst_patterns_end_within_memory_and_stack() {
 fn worst_patterns_compile_to_the_same_bytes_each_time() {
     for (name, make) in SHAPES.iter().filter(|(name, _)| name.starts_with("regex-ignoring")) {
         let text = make(SIZE / 4);
-        assert_eq!(outcome(&text, Mode::Plain), outcome(&text, Mode::Plain), "{name}");
+        assert_eq!(outcome(&text, EnvironmentFlags::Plain), outcome(&text, EnvironmentFlags::Plain), "{name}");
     }
 }

@@ -142,10 +142,10 @@ fn ofrep(ofrep: api::Ofrep) -> remora_compile::Ofrep {
     }
 }
 
-fn mode(serve: &Serve) -> remora_compile::Mode {
+fn mode(serve: &Serve) -> remora_compile::EnvironmentFlags {
     match serve.environment_flags {
-        EnvironmentFlags::Plain => remora_compile::Mode::Plain,
-        EnvironmentFlags::IdentityFree => remora_compile::Mode::IdentityFree,
-        EnvironmentFlags::AllSegments => remora_compile::Mode::AllSegments,
+        EnvironmentFlags::Plain => remora_compile::EnvironmentFlags::Plain,
+        EnvironmentFlags::IdentityFree => remora_compile::EnvironmentFlags::IdentityFree,
+        EnvironmentFlags::AllSegments => remora_compile::EnvironmentFlags::AllSegments,
     }
 }

@@ -1,16 +1,19 @@
 //! `remora-operator compile`: compiles a document file to a directory that a sidecar can serve.
 
+mod choices;
+
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
 use remora_compile::{
-    Mode, Options,
+    BooleanFlags, DisabledFlags, EnvironmentFlags, ObjectFlags, Ofrep, Options,
     document::{self, Original},
     name::environment_name,
     prune::{Rules, Selection, prune},
 };
 
+use self::choices::{BOOLEAN_FLAGS, DISABLED_FLAGS, ENVIRONMENT_FLAGS, OBJECT_FLAGS, choice};
 use crate::{counted, directory, terminal::write_line};
 
 /// Compile a Flagsmith environment document to a directory that a sidecar can serve.
@@ -30,16 +33,16 @@ pub struct Compile {
     #[arg(long, value_name = "KEY")]
     environment_key: Vec<String>,
     /// Segment overrides that apply to a request without an identity.
-    #[arg(long, value_enum, default_value = "plain")]
+    #[arg(long, value_parser = choice(&ENVIRONMENT_FLAGS), default_value = "plain")]
     environment_flags: EnvironmentFlags,
     /// OFREP value of a flag whose value is a boolean.
-    #[arg(long, value_enum, default_value = "value")]
+    #[arg(long, value_parser = choice(&BOOLEAN_FLAGS), default_value = "value")]
     ofrep_boolean_flags: BooleanFlags,
     /// OFREP value of a disabled flag that has a value.
-    #[arg(long, value_enum, default_value = "code-default")]
+    #[arg(long, value_parser = choice(&DISABLED_FLAGS), default_value = "code-default")]
     ofrep_disabled_flags: DisabledFlags,
     /// OFREP value of a flag whose value is a string that holds a JSON object.
-    #[arg(long, value_enum, default_value = "text")]
+    #[arg(long, value_parser = choice(&OBJECT_FLAGS), default_value = "text")]
     ofrep_object_flags: ObjectFlags,
     /// Serve the document itself at `environment-document/`, to requests with a server-side key. Default: no.
     #[arg(long, requires = "environment_key")]
@@ -50,44 +53,6 @@ pub struct Compile {
     /// Glob for the names of features not to serve (repeatable). Default: none.
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
-}
-
-/// Choices of `spec.serve.environmentFlags`.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum EnvironmentFlags {
-    /// No segment overrides, like Flagsmith's API.
-    Plain,
-    /// Overrides of segments that need no identity.
-    IdentityFree,
-    /// Overrides of all segments, like Flagsmith's edge proxy.
-    AllSegments,
-}
-
-/// Choices of `spec.serve.ofrep.booleanFlags`.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum BooleanFlags {
-    /// The flag's value.
-    Value,
-    /// True if the flag is enabled, else false.
-    Enabled,
-}
-
-/// Choices of `spec.serve.ofrep.disabledFlags`.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum DisabledFlags {
-    /// No value, so the application uses its own default.
-    CodeDefault,
-    /// The flag's value, although the flag is disabled.
-    Value,
-}
-
-/// Choices of `spec.serve.ofrep.objectFlags`.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum ObjectFlags {
-    /// The string.
-    Text,
-    /// The parsed object.
-    Object,
 }
 
 impl Compile {
@@ -102,29 +67,15 @@ impl Compile {
         let selection = Selection { include: &self.include, exclude: &self.exclude, ..Selection::default() };
         let pruned = prune(document, &Rules::compile(&selection)?);
         let keys: Vec<&str> = self.environment_key.iter().map(String::as_str).collect();
-        let environment_flags = match self.environment_flags {
-            EnvironmentFlags::Plain => Mode::Plain,
-            EnvironmentFlags::IdentityFree => Mode::IdentityFree,
-            EnvironmentFlags::AllSegments => Mode::AllSegments,
-        };
         let original = self.environment_document.then(|| Original::new(bytes));
         let options = Options {
             environment: &self.name,
             server_keys: &keys,
-            environment_flags,
-            ofrep: remora_compile::Ofrep {
-                boolean_flags: match self.ofrep_boolean_flags {
-                    BooleanFlags::Value => remora_compile::BooleanFlags::Value,
-                    BooleanFlags::Enabled => remora_compile::BooleanFlags::Enabled,
-                },
-                disabled_flags: match self.ofrep_disabled_flags {
-                    DisabledFlags::CodeDefault => remora_compile::DisabledFlags::CodeDefault,
-                    DisabledFlags::Value => remora_compile::DisabledFlags::Value,
-                },
-                object_flags: match self.ofrep_object_flags {
-                    ObjectFlags::Text => remora_compile::ObjectFlags::Text,
-                    ObjectFlags::Object => remora_compile::ObjectFlags::Object,
-                },
+            environment_flags: self.environment_flags,
+            ofrep: Ofrep {
+                boolean_flags: self.ofrep_boolean_flags,
+                disabled_flags: self.ofrep_disabled_flags,
+                object_flags: self.ofrep_object_flags,
             },
             document: original.as_ref(),
             ..Options::default()

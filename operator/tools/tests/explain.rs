@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use clap::Parser as _;
 use remora_compile::document;
 use remora_compile::prune::{Rules, prune};
-use remora_compile::{Mode, Options, compile};
+use remora_compile::{EnvironmentFlags, Options, compile};
 use remora_tools::directory;
 use remora_tools::{diff::Diff, explain::Explain, inspect::Inspect};
 use serde_json::{Value, json};
@@ -39,7 +39,12 @@ fn directory_with(feature: &str, segments: &[(&str, Value)]) -> String {
         .collect();
     let text = json!({"api_key": "k", "project": {"segments": segments}, "feature_states": [feature]}).to_string();
     let pruned = prune(document::parse(text.as_bytes()).unwrap(), &Rules::default());
-    let options = Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
+    let options = Options {
+        environment: "e",
+        server_keys: &[],
+        environment_flags: EnvironmentFlags::Plain,
+        ..Options::default()
+    };
     let compiled = compile(&pruned, &options).unwrap();
     let number = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
     let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("explain-{number}"));

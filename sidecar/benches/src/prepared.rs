@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use remora_compile::document;
 use remora_compile::document::Original;
 use remora_compile::prune::{Rules, prune};
-use remora_compile::{Compiled, Mode, Options, compile_to_files_of};
+use remora_compile::{Compiled, EnvironmentFlags, Options, compile_to_files_of};
 use remora_snapshot::{RequestState, Role, Snapshot, files};
 use remora_tools::directory;
 
@@ -60,8 +60,12 @@ pub fn compiled_with_document(text: &str) -> anyhow::Result<Compiled> {
 /// The document does not compile.
 pub fn compiled(text: &str, largest_file: usize) -> anyhow::Result<Compiled> {
     let pruned = prune(document::parse(text.as_bytes())?, &Rules::default());
-    let options =
-        Options { environment: ENVIRONMENT, server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
+    let options = Options {
+        environment: ENVIRONMENT,
+        server_keys: &[],
+        environment_flags: EnvironmentFlags::Plain,
+        ..Options::default()
+    };
     Ok(compile_to_files_of(largest_file, &pruned, &options)?)
 }
 

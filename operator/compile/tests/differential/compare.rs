@@ -3,14 +3,14 @@
 
 use remora_compile::document;
 use remora_compile::prune::{Rules, prune};
-use remora_compile::{Compiled, Mode, Options, compile};
+use remora_compile::{Compiled, EnvironmentFlags, Options, compile};
 use remora_snapshot::{RequestState, Role, Snapshot, TraitValue};
 
 use super::json::Json;
 use super::oracle::{Answer, Flag, OfIdentity};
 
 /// Compiles the document as it is served.
-pub(crate) fn compiled(document: &str, rules: &Rules, mode: Mode) -> Result<Compiled, String> {
+pub(crate) fn compiled(document: &str, rules: &Rules, mode: EnvironmentFlags) -> Result<Compiled, String> {
     let document = document::parse(document.as_bytes()).map_err(|error| error.to_string())?;
     let options =
         Options { environment: "differential", server_keys: &[], environment_flags: mode, ..Options::default() };
@@ -60,7 +60,7 @@ pub(crate) fn percentage(seed: &str, key: &str) -> String {
         r#"{{"api_key":"","project":{{}},"feature_states":[{{"feature":{{"id":1,"name":"f"}},"enabled":true,"featurestate_uuid":{seed},
             "multivariate_feature_state_values":[{{"id":1,"percentage_allocation":1,"multivariate_feature_option":{{}}}}]}}]}}"#
     );
-    let compiled = compiled(&document, &Rules::default(), Mode::Plain).unwrap();
+    let compiled = compiled(&document, &Rules::default(), EnvironmentFlags::Plain).unwrap();
     let snapshot = snapshot(&compiled);
     let mut request = RequestState::default();
     snapshot.identify(&mut request, "x");
@@ -80,7 +80,7 @@ pub(crate) struct Compared {
 /// nothing.
 pub(crate) fn compare(case: &Json, theirs: &Answer) -> Result<Compared, String> {
     let document = case.get("document").unwrap().to_string();
-    let compiled_all = compiled(&document, &Rules::default(), Mode::AllSegments)?;
+    let compiled_all = compiled(&document, &Rules::default(), EnvironmentFlags::AllSegments)?;
     // A finding may announce a difference. Without one the finding names a property that is no valid path, which is a trait's
     // name for both.
     let is_announced = compiled_all
@@ -120,8 +120,8 @@ pub(crate) fn compare(case: &Json, theirs: &Answer) -> Result<Compared, String> 
     }
     let mut modes = vec![(compiled_all, &theirs.all)];
     if case.get("other_modes") != Some(&false.into()) {
-        modes.push((compiled(&document, &Rules::default(), Mode::Plain)?, &theirs.plain));
-        modes.push((compiled(&document, &Rules::default(), Mode::IdentityFree)?, &theirs.identity_free));
+        modes.push((compiled(&document, &Rules::default(), EnvironmentFlags::Plain)?, &theirs.plain));
+        modes.push((compiled(&document, &Rules::default(), EnvironmentFlags::IdentityFree)?, &theirs.identity_free));
     }
     for (compiled, wanted) in &modes {
         let snapshot = snapshot(compiled);

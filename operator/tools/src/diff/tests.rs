@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::directory;
 use remora_compile::{
-    Mode, Options, compile, document,
+    EnvironmentFlags, Options, compile, document,
     prune::{Rules, prune},
 };
 
@@ -25,8 +25,12 @@ impl TempDir {
     fn compile(&self, name: &str, document: &Value) -> PathBuf {
         let document = document::parse(document.to_string().as_bytes()).unwrap();
         let pruned = prune(document, &Rules::default());
-        let options =
-            Options { environment: "e", server_keys: &[], environment_flags: Mode::Plain, ..Options::default() };
+        let options = Options {
+            environment: "e",
+            server_keys: &[],
+            environment_flags: EnvironmentFlags::Plain,
+            ..Options::default()
+        };
         directory::write(&self.0.join(name), "e", &compile(&pruned, &options).unwrap()).unwrap()
     }
 }

@@ -104,6 +104,14 @@ pub struct FeatureEnvironmentStatus {
     pub finding_count: Option<i64>,
 }
 
+impl FeatureEnvironmentStatus {
+    /// Returns the condition of this type.
+    #[must_use]
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == kind)
+    }
+}
+
 /// Counts of pods by what they serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]

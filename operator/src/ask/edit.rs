@@ -100,7 +100,7 @@ pub(super) async fn refresh(cluster: &Cluster, environment: &str, limit: Option<
 }
 
 fn outcome(environment: &str, status: &FeatureEnvironmentStatus, request: &str, limit: Duration) -> Edited {
-    let fetched = status.conditions.iter().find(|condition| condition.type_ == FETCHED);
+    let fetched = status.condition(FETCHED);
     let revision = status.revision.as_ref().map_or("none", Revision::as_str);
     let (failed, message) = match fetched {
         _ if status.last_refresh.as_deref() != Some(request) => (

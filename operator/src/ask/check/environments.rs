@@ -26,7 +26,7 @@ fn of_environment(environment: &FeatureEnvironment) -> Vec<Finding> {
         let remedy = "check that a controller holds the lease, and that it watches this namespace";
         return vec![Finding::new(Level::Error, subject, "the controller has not seen it", remedy)];
     };
-    let mut findings = conditions(&subject, &status.conditions);
+    let mut findings = conditions(&subject, status);
     if status.observed_generation < environment.metadata.generation {
         let remedy = "check that a controller holds the lease, and that it watches this namespace";
         findings.push(Finding::new(Level::Error, &subject, "the controller has not seen the last edit", remedy));
@@ -58,9 +58,8 @@ fn of_environment(environment: &FeatureEnvironment) -> Vec<Finding> {
     findings
 }
 
-fn conditions(subject: &str, conditions: &[Condition]) -> Vec<Finding> {
-    let find = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
-    let is = |kind: &str, status: &str| find(kind).filter(|condition| condition.status == status);
+fn conditions(subject: &str, observed: &FeatureEnvironmentStatus) -> Vec<Finding> {
+    let is = |kind: &str, status: &str| observed.condition(kind).filter(|condition| condition.status == status);
     let finding = |level, condition: &Condition| {
         let Condition { type_, status, reason, message, .. } = condition;
         let remedy = format!("the message says what to do; the operator's README explains {reason}");

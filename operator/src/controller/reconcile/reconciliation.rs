@@ -48,8 +48,8 @@ pub(super) async fn first_state(environment: &Environment<'_>, context: &Context
     // A failure here repeats in the reconciliation, and is reported then.
     let (observed, _) = observe(&context.publisher, destination, &mut state.desired.cache).await;
     let was_fetched = status.is_some_and(|status| {
-        let fetched = status.conditions.iter().find(|condition| condition.type_ == FETCHED);
-        status.observed_generation == state.generation && fetched.is_some_and(|fetched| fetched.status == "True")
+        let is_fetched = status.condition(FETCHED).is_some_and(|fetched| fetched.status == "True");
+        status.observed_generation == state.generation && is_fetched
     });
     if was_fetched && observed.revision.is_some() {
         let wait = schedule::first_fetch_delay(&environment.uid, environment.spec.refresh.interval.get());

@@ -41,11 +41,6 @@ impl State {
     }
 }
 
-/// Finds the condition of a type.
-pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|condition| condition.type_ == kind)
-}
-
 /// Returns the condition that follows from `previous`. `lastTransitionTime` changes only with the status.
 pub(super) fn next(
     previous: Option<&Condition>,

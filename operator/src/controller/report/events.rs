@@ -6,7 +6,7 @@ use kube::{
     runtime::events::{Event, EventType},
 };
 
-use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, find};
+use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE};
 use crate::api::{
     Changes, FeatureEnvironment, FeatureEnvironmentStatus, Reason, Revision,
     message::{NOTE_MAX, truncated},
@@ -28,8 +28,8 @@ pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironm
         events.push(warning(stale, "Fetch"));
     }
     events.extend(rollout(before, after));
-    let was = |kind: &str| find(&before.conditions, kind).map(|condition| condition.status.as_str());
-    let is = |kind: &str| find(&after.conditions, kind).map(|condition| condition.status.as_str());
+    let was = |kind: &str| before.condition(kind).map(|condition| condition.status.as_str());
+    let is = |kind: &str| after.condition(kind).map(|condition| condition.status.as_str());
     if was(FETCHED) == Some("False") && is(FETCHED) == Some("True") {
         events.push(normal(Reason::FetchRecovered, "fetching from the source works again".to_owned(), "Fetch"));
     }
@@ -93,8 +93,8 @@ fn became<'a>(
     kind: &str,
     status: &str,
 ) -> Option<&'a Condition> {
-    let now = find(&after.conditions, kind).filter(|condition| condition.status == status)?;
-    let same = find(&before.conditions, kind).is_some_and(|was| was.status == status && was.reason == now.reason);
+    let now = after.condition(kind).filter(|condition| condition.status == status)?;
+    let same = before.condition(kind).is_some_and(|was| was.status == status && was.reason == now.reason);
     (!same).then_some(now)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, find, next};
+use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE, State, again, next};
 use super::facts::{Contents, Facts, FetchOutcome, Pin, Publication};
 use super::unused;
 use crate::api::{
@@ -20,7 +20,7 @@ const FINDINGS_MAX: usize = 20;
 pub fn next_status(previous: &FeatureEnvironmentStatus, facts: Facts, now: Timestamp) -> FeatureEnvironmentStatus {
     let mut status = previous.clone();
     let generation = observed_generation(previous, &facts);
-    let conditions = conditions(&previous.conditions, &facts, generation, now);
+    let conditions = conditions(previous, &facts, generation, now);
     if !matches!(facts.work.publication, Publication::None) {
         status.held_revision = facts.held;
     }
@@ -70,13 +70,18 @@ fn record(status: &mut FeatureEnvironmentStatus, contents: Contents) {
     status.findings = findings;
 }
 
-fn conditions(previous: &[Condition], facts: &Facts, generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
-    let step = |kind: &str, state: Option<State>| match (state, find(previous, kind)) {
+fn conditions(
+    previous: &FeatureEnvironmentStatus,
+    facts: &Facts,
+    generation: Option<i64>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let step = |kind: &str, state: Option<State>| match (state, previous.condition(kind)) {
         (Some(state), before) => next(before, kind, state, generation, now),
         (None, Some(before)) => again(before, generation),
         (None, None) => next(None, kind, State::unknown(Reason::Pending, "no attempt yet"), generation, now),
     };
-    let accepted = step(ACCEPTED, accepted(facts, find(previous, ACCEPTED)));
+    let accepted = step(ACCEPTED, accepted(facts, previous.condition(ACCEPTED)));
     let fetched = step(FETCHED, fetched(facts));
     let published = step(PUBLISHED, published(facts));
     let ready = step(READY, Some(ready(facts, &fetched, &published)));

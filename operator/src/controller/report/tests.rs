@@ -41,7 +41,7 @@ fn done() -> Publication {
 }
 
 fn condition(status: &FeatureEnvironmentStatus, kind: &str) -> (String, String) {
-    let found = status.conditions.iter().find(|condition| condition.type_ == kind).unwrap();
+    let found = status.condition(kind).unwrap();
     (found.status.clone(), found.reason.clone())
 }
 
@@ -116,7 +116,7 @@ fn environment_that_was_never_published_is_not_ready() {
     is(&status, PUBLISHED, ("False", "Pending"));
     is(&status, READY, ("False", "NothingPublished"));
     is(&status, STALE, ("Unknown", "NothingPublished"));
-    let ready = status.conditions.iter().find(|condition| condition.type_ == READY).unwrap();
+    let ready = status.condition(READY).unwrap();
     assert_eq!(ready.message, "SecretNotFound: do this");
 }
 
@@ -232,9 +232,7 @@ fn clock_that_is_an_hour_off_makes_stale_only_while_it_is_off() {
     let back = status::next_status(&right, failing(), at(40 - HOUR));
     is(&back, STALE, ("False", "Behind"));
     // Since when it fails is not touched by any of it.
-    let since = |status: &FeatureEnvironmentStatus| {
-        status.conditions.iter().find(|condition| condition.type_ == FETCHED).unwrap().last_transition_time.clone()
-    };
+    let since = |status: &FeatureEnvironmentStatus| status.condition(FETCHED).unwrap().last_transition_time.clone();
     assert_eq!([since(&forth), since(&right), since(&back)], [since(&behind), since(&behind), since(&behind)]);
     let stale = status::next_status(&back, failing(), at(10 + 300));
     is(&stale, STALE, ("True", "Stale"));

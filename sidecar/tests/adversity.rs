@@ -12,12 +12,10 @@ use std::path::Path;
 
 use remora_snapshot::Written;
 use support::client::{Connection, get};
-use support::environment::{CLIENT_KEY, client_flags, sharded, written};
+use support::environment::{CLIENT, client_flags, sharded, written};
 use support::program::{Program, read_only, sidecar, sidecar_by};
 use support::server::{await_condition, start};
 use support::volume::{Directory, create_unreadable, make_readable};
-
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 
 fn flags(connection: &mut Connection) -> String {
     connection.request("GET", "/api/v1/flags/", &CLIENT, None).unwrap().body

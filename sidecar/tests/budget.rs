@@ -8,11 +8,10 @@ use remora_compile::document;
 use remora_compile::prune::{Rules, prune};
 use serde_json::{Value, json};
 use support::client::{get, post};
-use support::environment::{CLIENT_KEY, written};
+use support::environment::{CLIENT, CLIENT_KEY, written};
 use support::server::{Running, start};
 use support::volume::Directory;
 
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 const IDENTITIES: &str = "/api/v1/identities/";
 const FLAGS: &str = "/ofrep/v1/evaluate/flags";
 const METRIC: &str = r#"remora_sidecar_undecided_evaluations_total{environment="shop"}"#;

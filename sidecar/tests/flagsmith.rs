@@ -7,20 +7,11 @@ mod support;
 use remora_snapshot::model::Feature;
 use remora_snapshot::write;
 use support::client::{Connection, call, get, post};
-use support::environment::{CLIENT_KEY, SERVER_KEY, client_flags, environment, written};
-use support::server::{Running, start};
+use support::environment::{CLIENT, CLIENT_KEY, SERVER, client_flags, environment, written};
+use support::server::{serving, start};
 use support::volume::Directory;
 
 const KEY: &str = "x-environment-key";
-const CLIENT: [(&str, &str); 1] = [(KEY, CLIENT_KEY)];
-const SERVER: [(&str, &str); 1] = [(KEY, SERVER_KEY)];
-
-fn serving() -> (Directory, Running) {
-    let directory = Directory::new();
-    directory.volume("shop").publish_written(&written(1));
-    let running = start(directory.path(), |_| {});
-    (directory, running)
-}
 
 #[test]
 fn flags_endpoint_returns_the_flags_of_the_role() {

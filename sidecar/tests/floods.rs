@@ -9,13 +9,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Instant;
 
 use support::client::{Connection, request};
-use support::environment::{CLIENT_KEY, client_flags, environment, written};
+use support::environment::{CLIENT, CLIENT_KEY, client_flags, environment, written};
 use support::flood::Flood;
 use support::program::{Program, sidecar, sidecar_by};
-use support::server::{Running, await_condition, start};
+use support::server::{Running, await_condition, serving, start};
 use support::volume::Directory;
 
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 const FLAGS: &str = "/api/v1/flags/";
 const IDENTITIES: &str = "/api/v1/identities/";
 
@@ -25,13 +24,6 @@ const HALVES: [&[u8]; 3] = [
     b"GET /api/v1/flags/ HTTP/1.1\r\nhost: localhost\r\n",
     b"POST /api/v1/identities/ HTTP/1.1\r\nhost: localhost\r\nx-environment-key: client-key\r\ncontent-length: 99\r\n\r\n{",
 ];
-
-fn serving() -> (Directory, Running) {
-    let directory = Directory::new();
-    directory.volume("shop").publish_written(&written(1));
-    let running = start(directory.path(), |_| {});
-    (directory, running)
-}
 
 /// Opens a connection from a loopback address.
 fn open_from(source: Ipv4Addr, address: SocketAddr) -> Connection {

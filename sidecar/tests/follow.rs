@@ -12,15 +12,9 @@ use std::time::{Duration, Instant};
 
 use remora_snapshot::{File, write};
 use support::client::{Connection, get};
-use support::environment::{CLIENT_KEY, client_flags, environment, sharded, written};
-use support::server::{Running, await_condition, start};
+use support::environment::{CLIENT, CLIENT_KEY, client_flags, environment, sharded, written};
+use support::server::{Running, await_condition, reloads, start};
 use support::volume::{Directory, Volume};
-
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
-
-fn reloads(result: &str) -> String {
-    format!(r#"remora_sidecar_reloads_total{{environment="shop",result="{result}"}}"#)
-}
 
 fn flags(server: &Running) -> String {
     get(server.data, "/api/v1/flags/", &CLIENT).body
@@ -46,7 +40,7 @@ fn new_revision_is_served_without_waiting_for_a_poll() {
         await_condition("the revision", || flags(&server) == client_flags(revision));
         late += u32::from(began.elapsed().as_secs() >= 1);
     }
-    assert!(late < 14, "{late} of 28 were found by looking every few seconds, and not by the watch");
+    assert!(late <= 3, "{late} of 28 revisions were found by a poll, and not by the watch");
 }
 
 /// The cache of keys belongs to the revision that is served.
@@ -156,7 +150,7 @@ fn broken_overrides_file_leaves_the_last_good_one() {
     everybody("2");
 
     // The damaged file is removed by hand, while the core stays.
-    let name = two.files.pop().unwrap().name;
+    two.files.pop().unwrap();
     volume.publish_written(&two);
     server.await_metric(&reloads("same"), |count| count == 1.0);
     everybody("2");
@@ -165,7 +159,6 @@ fn broken_overrides_file_leaves_the_last_good_one() {
     volume.publish_written(&sharded(3, 2_000));
     await_condition("the third revision", || limit(&server, "nobody") == "3");
     everybody("3");
-    assert!(!name.is_empty());
     volume.publish_written(&written(4));
     await_condition("the fourth revision", || limit(&server, "user_1") == "4");
 }

@@ -9,12 +9,10 @@ use remora_snapshot::files::MAX_FILE_BYTES;
 use remora_snapshot::model::{Context, Feature, Override, Split, Variant};
 use remora_snapshot::{File, MAX_ANSWER, Written, write};
 use support::client::{get, post};
-use support::environment::{CLIENT_KEY, environment};
+use support::environment::{CLIENT, CLIENT_KEY, environment};
 use support::program::{Program, sidecar};
-use support::server::{await_condition, start};
+use support::server::{await_condition, reloads, start};
 use support::volume::Directory;
-
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 
 /// Writes the environment with a value of this many bytes, to files of any size: as a writer would that knows no limit.
 fn written(revision: u32, value: usize) -> Written {
@@ -28,10 +26,9 @@ fn core(written: &Written) -> &File {
 }
 
 /// Value of a reload counter.
-fn reloads(program: &Program, result: &str) -> u64 {
-    let line = format!(r#"remora_sidecar_reloads_total{{environment="shop",result="{result}"}} "#);
+fn reload_count(program: &Program, result: &str) -> u64 {
     let page = get(program.admin, "/metrics", &[]).body;
-    page.lines().find_map(|found| found.strip_prefix(&line)?.parse().ok()).unwrap_or(0)
+    page.lines().find_map(|line| line.strip_prefix(&reloads(result))?.trim_start().parse().ok()).unwrap_or(0)
 }
 
 fn revision(program: &Program) -> String {
@@ -61,9 +58,9 @@ fn document_that_outgrows_a_file_leaves_previous_one_served_and_is_reported() {
         last_good = next;
     };
     assert!(core(&last_good).bytes.len() > MAX_FILE_BYTES / 4, "it grew in small steps");
-    assert_eq!(reloads(&program, "unreadable"), 0);
+    assert_eq!(reload_count(&program, "unreadable"), 0);
     volume.publish_written(&refused);
-    await_condition("the document is refused", || reloads(&program, "unreadable") == 1);
+    await_condition("the document is refused", || reload_count(&program, "unreadable") == 1);
     let flags = || get(program.data, "/api/v1/flags/", &CLIENT);
     assert!(serves(&last_good) && flags().status == 200);
     assert_eq!(get(program.admin, "/readyz", &[]).status, 200);

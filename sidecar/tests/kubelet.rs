@@ -16,9 +16,9 @@ use remora_compile::compile_to_files_of;
 use remora_compile::document::{self, Original};
 use remora_compile::prune::{Rules, prune};
 use remora_sidecar::{Level, Reader, Served, set_level};
-use remora_snapshot::files::{CoreSet, MAX_FILE_BYTES, PART_BYTES};
+use remora_snapshot::files::{CoreSet, MAX_FILE_BYTES, PART_BYTES, REVISION};
 use remora_snapshot::{Written, write};
-use serde_json::json;
+use support::document::source;
 use support::environment::{CLIENT_KEY, environment, sharded, written};
 use support::volume::{Directory, in_parts};
 
@@ -138,28 +138,18 @@ fn parts(revision: u32, set: CoreSet) -> Files {
     files
 }
 
-/// Returns a core, and the environment's document in several files.
-fn documents(limit: u32) -> Files {
-    let noise = |number: u32| format!("{:08x}{:08x}", number.wrapping_mul(2_654_435_761), number.wrapping_mul(40_503));
-    let state = |value: serde_json::Value| {
-        json!({"feature": {"id": 1, "name": "limit", "type": "STANDARD"}, "enabled": true, "feature_state_value": value,
-               "django_id": 1, "multivariate_feature_state_values": []})
-    };
-    let identities: Vec<_> = (0..400)
-        .map(|number| json!({"identifier": noise(number), "identity_features": [state(json!(noise(number + limit)))]}))
-        .collect();
-    let source = json!({"api_key": "client", "id": 1, "name": "shop", "project": {"id": 1, "segments": []},
-                        "feature_states": [state(json!(limit))], "identity_overrides": identities});
-    let bytes = serde_json::to_vec(&source).unwrap();
+/// Returns a core and overrides, and the environment's document in several files if it is served.
+fn documents(limit: u32, is_served: bool) -> Files {
+    let bytes = serde_json::to_vec(&source(limit, 400)).unwrap();
     let pruned = prune(document::parse(&bytes).unwrap(), &Rules::default());
-    let original = Original::new(bytes);
+    let original = is_served.then(|| Original::new(bytes));
     let options = remora_compile::Options {
         environment: "shop",
-        document: Some(&original),
+        document: original.as_ref(),
         ..remora_compile::Options::default()
     };
     let files = files_of(compile_to_files_of(3_000, &pruned, &options).unwrap().files);
-    assert!(files.contains_key("document-01") && files.contains_key("overrides-00"), "{:?}", files.keys());
+    assert!(files.contains_key("document-01") == is_served && files.contains_key("overrides-00"), "{:?}", files.keys());
     files
 }
 
@@ -168,6 +158,12 @@ fn changes() -> Vec<(&'static str, Option<Files>, Files)> {
     let core = |revision| files_of(written(revision).files);
     let shards = |revision, overrides| files_of(sharded(revision, overrides).files);
     assert!(shards(1, 800).len() > 2);
+    // The pod's annotation, which kubelet writes beside the files of the objects.
+    let annotated = |revision| {
+        let written = written(revision);
+        let marker = (REVISION.to_owned(), written.revision.to_string().into_bytes());
+        files_of(written.files).into_iter().chain([marker]).collect::<Files>()
+    };
     let of_two_parts = parts(2, CoreSet::A);
     let mut kept = of_two_parts.clone();
     kept.insert("core-b-00".to_owned(), core(1).remove("core").unwrap());
@@ -179,8 +175,13 @@ fn changes() -> Vec<(&'static str, Option<Files>, Files)> {
         ("overrides", Some(shards(1, 800)), shards(2, 800)),
         ("more overrides", Some(core(1)), shards(2, 800)),
         ("fewer overrides", Some(shards(1, 800)), core(2)),
-        ("document", Some(documents(1)), documents(2)),
+        ("a first revision file", Some(core(1)), annotated(2)),
+        ("revision file", Some(annotated(1)), annotated(2)),
+        ("document", Some(documents(1, true)), documents(2, true)),
+        ("a document that is added", Some(documents(1, false)), documents(2, true)),
+        ("a document that is removed", Some(documents(1, true)), documents(2, false)),
         ("a core that grows into parts", Some(core(1)), kept),
+        ("parts that shrink into a core", Some(of_two_parts.clone()), core(4)),
         ("parts", Some(of_two_parts), next),
     ]
 }
@@ -218,28 +219,37 @@ fn volume_cut_between_any_two_system_calls_is_one_whole_revision() {
 /// replaced, and the controller reports it as behind.
 #[test]
 fn volume_written_again_after_any_cut_is_the_next_revision_or_stays_whole() {
-    let (before, after) = (files_of(sharded(1, 800).files), files_of(sharded(2, 800).files));
-    let (old, new) = (served(&before), served(&after));
+    // The time of this test is waiting.
+    std::thread::scope(|scope| {
+        for (what, before, after) in changes() {
+            scope.spawn(move || assert_survives_second_writer(what, before.as_ref(), &after));
+        }
+    });
+}
+
+/// Cuts a change after each of its calls and writes it again.
+fn assert_survives_second_writer(what: &str, before: Option<&Files>, after: &Files) {
+    let (old, new) = (before.and_then(served), served(after));
     let mut stuck = 0;
     for survives in 0.. {
-        let mut pod = Pod::new(Some(&before));
+        let mut pod = Pod::new(before);
         let mut running = pod.sidecar();
-        assert_eq!(running.look(), old);
-        let calls = pod.writer.calls(&after);
+        assert_eq!(running.look(), old, "{what}");
+        let calls = pod.writer.calls(after);
         calls.iter().take(survives).for_each(|call| call.run().unwrap());
         let has_link = fs::symlink_metadata(pod.writer.volume.join("..data_tmp")).is_ok();
         // Where the file system counts time in coarse steps, a directory that is made in the same step as the one
         // before it may have its inode, and cannot be told from it.
         std::thread::sleep(Duration::from_millis(20));
-        let written = pod.writer.write(&after);
-        assert_eq!(written.is_err(), has_link, "after {survives} calls: {written:?}");
+        let written = pod.writer.write(after);
+        assert_eq!(written.is_err(), has_link, "{what}, after {survives} calls: {written:?}");
         stuck += usize::from(has_link);
         let expected = if has_link { &old } else { &new };
-        assert_eq!(running.look(), *expected, "after {survives} calls");
-        assert_eq!(pod.sidecar().look(), *expected, "after {survives} calls");
+        assert_eq!(running.look(), *expected, "{what}, after {survives} calls");
+        assert_eq!(pod.sidecar().look(), *expected, "{what}, after {survives} calls");
         if survives >= calls.len() {
             break;
         }
     }
-    assert_eq!(stuck, 1, "between two calls only");
+    assert_eq!(stuck, 1, "{what}: between two calls only");
 }

@@ -8,21 +8,12 @@ mod support;
 use remora_snapshot::write;
 use serde_json::{Value, json};
 use support::client::{get, post};
-use support::environment::{CLIENT_KEY, SERVER_KEY, environment, written};
-use support::server::{Running, start};
+use support::environment::{CLIENT, CLIENT_KEY, SERVER, environment};
+use support::server::{Running, serving, start};
 use support::volume::Directory;
 
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
-const SERVER: [(&str, &str); 1] = [("x-environment-key", SERVER_KEY)];
 const IDENTITIES: &str = "/api/v1/identities/";
 const FLAGS: &str = "/api/v1/flags/";
-
-fn serving() -> (Directory, Running) {
-    let directory = Directory::new();
-    directory.volume("shop").publish_written(&written(1));
-    let server = start(directory.path(), |_| {});
-    (directory, server)
-}
 
 fn answer(server: &Running, body: &str) -> Value {
     let answer = post(server.data, IDENTITIES, &CLIENT, body);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use remora_testing::not_run;
 use support::cgroup::Cgroup;
 use support::client::{Connection, request};
-use support::environment::{CLIENT_KEY, environment};
+use support::environment::{CLIENT, CLIENT_KEY, environment};
 use support::flood::Flood;
 use support::program::{Program, sidecar, sidecar_by};
 use support::server::await_condition;
@@ -22,7 +22,6 @@ const DEFAULT_LIMIT: u64 = 32 << 20;
 /// Number of bytes that may stay in use afterwards: the C library keeps pieces of its heap between those in use.
 /// However long the abuse lasts, there are no more.
 const MAX_LEFT: u64 = 20 << 20;
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 const IDENTITIES: &str = "/api/v1/identities/";
 
 /// A body of the largest size, with thousands of traits.

@@ -9,19 +9,11 @@ use remora_snapshot::write;
 use serde_json::{Value, json};
 use support::client::{Answer, call, post};
 use support::environment::{CLIENT_KEY, SERVER_KEY, environment, written};
-use support::server::{Running, start};
-use support::volume::{Directory, Volume};
+use support::server::{Running, serving_volume, start};
+use support::volume::Directory;
 
 const FLAG: &str = "/ofrep/v1/evaluate/flags/";
 const FLAGS: &str = "/ofrep/v1/evaluate/flags";
-
-fn serving() -> (Directory, Volume, Running) {
-    let directory = Directory::new();
-    let mut volume = directory.volume("shop");
-    volume.publish_written(&written(1));
-    let running = start(directory.path(), |_| {});
-    (directory, volume, running)
-}
 
 fn body(answer: &Answer) -> Value {
     serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body))
@@ -33,7 +25,7 @@ fn context(context: &Value) -> String {
 
 #[test]
 fn flag_has_value_reason_and_variant() {
-    let (_directory, _volume, server) = serving();
+    let (_directory, _volume, server) = serving_volume();
     for (sent, value) in [
         (json!({"targetingKey": "x", "plan": "pro"}), "gold"),
         (json!({"plan": "pro", "targetingKey": "x"}), "gold"),
@@ -79,7 +71,7 @@ fn flag_with_a_slash_in_its_name_is_found_with_and_without_escape() {
 
 #[test]
 fn white_space_around_names_of_a_context_is_removed() {
-    let (_directory, _volume, server) = serving();
+    let (_directory, _volume, server) = serving_volume();
     let long = "x".repeat(200);
     for (sent, value) in [
         (json!({"targetingKey": " somebody\t"}), "mine"),
@@ -126,7 +118,7 @@ fn lists_and_objects_are_compared_by_their_text() {
 
 #[test]
 fn invalid_request_gets_the_error_of_the_protocol() {
-    let (_directory, _volume, server) = serving();
+    let (_directory, _volume, server) = serving_volume();
     let answer = post(server.data, &format!("{FLAG}no%22pe"), &[], "{}");
     assert_eq!(answer.status, 404);
     assert_eq!(body(&answer)["key"], "no\"pe");
@@ -155,7 +147,7 @@ fn invalid_request_gets_the_error_of_the_protocol() {
 
 #[test]
 fn bulk_answer_has_every_flag_of_the_role() {
-    let (_directory, _volume, server) = serving();
+    let (_directory, _volume, server) = serving_volume();
     let answer = post(server.data, FLAGS, &[], &context(&json!({"targetingKey": "x", "plan": "pro"})));
     assert_eq!(answer.status, 200);
     let all = body(&answer);
@@ -168,7 +160,7 @@ fn bulk_answer_has_every_flag_of_the_role() {
 
 #[test]
 fn matching_entity_tag_answers_304_without_a_body() {
-    let (_directory, mut volume, server) = serving();
+    let (_directory, mut volume, server) = serving_volume();
     let ask = |sent: &Value, tag: &str| post(server.data, FLAGS, &[("if-none-match", tag)], &context(sent));
     let sent = json!({"targetingKey": "x", "plan": "pro", "age": 7});
     let tag = post(server.data, FLAGS, &[], &context(&sent)).header("etag").unwrap().to_owned();
@@ -232,7 +224,7 @@ fn split_without_targeting_key_is_refused() {
 
 #[test]
 fn key_selects_environment_and_role() {
-    let (directory, _volume, server) = serving();
+    let (directory, _volume, server) = serving_volume();
     let keys = |server: &Running, headers: &[(&str, &str)]| {
         let answer = post(server.data, FLAGS, headers, "{}");
         (answer.status, answer.body.contains("\"secret\""))

@@ -11,13 +11,11 @@ use remora_snapshot::model::{Split, Variant};
 use remora_snapshot::{Written, write};
 use serde_json::{Value, json};
 use support::client::{Answer, call, get, post};
-use support::environment::{CLIENT_KEY, SERVER_KEY, client_flags, environment, written};
+use support::environment::{CLIENT, CLIENT_KEY, SERVER, client_flags, environment, written};
 use support::program::{Program, sidecar};
 use support::server::await_condition;
 use support::volume::{Directory, Volume};
 
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
-const SERVER: [(&str, &str); 1] = [("x-environment-key", SERVER_KEY)];
 const IDENTITIES: &str = "/api/v1/identities/";
 const OFREP: &str = "/ofrep/v1/evaluate/flags";
 const OVERRIDES: &str = r#"{"banner": {"value": "t\u0065sted"}, "dark mode": {"enabled": true, "value": 7},

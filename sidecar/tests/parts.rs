@@ -9,12 +9,10 @@ use std::collections::BTreeMap;
 use remora_snapshot::files::{CORE, CoreSet, MAX_FILE_BYTES, PART_BYTES};
 use remora_snapshot::{Written, write};
 use support::client::{get, post};
-use support::environment::{CLIENT_KEY, environment, written};
+use support::environment::{CLIENT, CLIENT_KEY, environment, written};
 use support::program::{Program, read_only, sidecar};
 use support::server::{await_condition, start};
 use support::volume::{Directory, Volume, in_parts};
-
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 
 /// Writes the environment with one value of `bytes` bytes, which the core has three times.
 fn large(revision: u32, bytes: usize) -> Written {

@@ -12,21 +12,12 @@ use remora_snapshot::model::{Compressed, Environment};
 use remora_snapshot::{Written, write};
 use serde_json::Value;
 use support::client::{Connection, call, get, post, request};
-use support::environment::{CLIENT_KEY, SERVER_KEY, client_flags, environment, written};
-use support::server::{Running, await_condition, start};
-use support::volume::{Directory, Volume};
+use support::environment::{CLIENT, CLIENT_KEY, SERVER_KEY, client_flags, environment, written};
+use support::server::{Running, await_condition, serving_volume, start};
+use support::volume::Directory;
 
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 const OFREP: &str = "/ofrep/v1/stream?environment=shop";
 const FLAGSMITH: &str = "/sse/environments/client-key/stream";
-
-fn serving() -> (Directory, Volume, Running) {
-    let directory = Directory::new();
-    let mut volume = directory.volume("shop");
-    volume.publish_written(&written(1));
-    let running = start(directory.path(), |_| {});
-    (directory, volume, running)
-}
 
 /// A client of an event stream.
 struct Listener {
@@ -87,7 +78,7 @@ fn open_streams(server: &Running) -> f64 {
 
 #[test]
 fn flagsmith_stream_sends_an_event_for_every_revision() {
-    let (_directory, mut volume, server) = serving();
+    let (_directory, mut volume, server) = serving_volume();
     let mut listener = Listener::open(server.data, FLAGSMITH, &[("accept", "text/event-stream")]);
     assert_eq!(listener.status, 200);
     assert!(listener.head.contains("content-type: text/event-stream\r\n"), "{}", listener.head);
@@ -109,7 +100,7 @@ fn flagsmith_stream_sends_an_event_for_every_revision() {
 
 #[test]
 fn ofrep_answer_names_the_stream_whose_event_asks_to_evaluate_again() {
-    let (_directory, mut volume, server) = serving();
+    let (_directory, mut volume, server) = serving_volume();
     let bulk = post(server.data, "/ofrep/v1/evaluate/flags", &[], "{}");
     let bulk: Value = serde_json::from_str(&bulk.body).unwrap();
     let stream = &bulk["eventStreams"][0];
@@ -127,7 +118,7 @@ fn ofrep_answer_names_the_stream_whose_event_asks_to_evaluate_again() {
 
 #[test]
 fn reconnected_client_gets_the_missed_event_at_once() {
-    let (_directory, mut volume, server) = serving();
+    let (_directory, mut volume, server) = serving_volume();
     let mut listener = Listener::open(server.data, OFREP, &[]);
     volume.publish_written(&written(2));
     let seen = listener.event();
@@ -189,7 +180,7 @@ fn flagsmith_event_is_later_than_every_document_that_was_served() {
 
 #[test]
 fn stream_without_access_is_refused() {
-    let (directory, _volume, server) = serving();
+    let (directory, _volume, server) = serving_volume();
     let status =
         |server: &Running, path: &str, headers: &[(&str, &str)]| Listener::open(server.data, path, headers).status;
     assert_eq!(status(&server, "/sse/environments/nope/stream", &[]), 401);
@@ -217,7 +208,7 @@ fn stream_without_access_is_refused() {
 
 #[test]
 fn stream_beyond_64_is_refused_and_streams_take_no_connections() {
-    let (_directory, mut volume, server) = serving();
+    let (_directory, mut volume, server) = serving_volume();
     let mut listeners: Vec<Listener> = (0..64).map(|_| Listener::open(server.data, OFREP, &[])).collect();
     assert_eq!(open_streams(&server), 64.0);
     let refused = Listener::open(server.data, FLAGSMITH, &[]);
@@ -240,7 +231,7 @@ fn stream_beyond_64_is_refused_and_streams_take_no_connections() {
 
 #[test]
 fn streams_end_with_their_last_chunk_at_shutdown() {
-    let (_directory, _volume, server) = serving();
+    let (_directory, _volume, server) = serving_volume();
     let mut listeners: Vec<Listener> =
         [OFREP, FLAGSMITH].iter().map(|path| Listener::open(server.data, path, &[])).collect();
     server.stop();

@@ -11,22 +11,12 @@ use std::time::{Duration, Instant};
 use remora_snapshot::write;
 use serde_json::Value;
 use support::client::{Connection, get, post, request};
-use support::environment::{CLIENT_KEY, environment, written};
+use support::environment::{CLIENT, CLIENT_KEY, environment, written};
 use support::program::{Program, sidecar};
-use support::server::{Running, start};
-use support::volume::{Directory, Volume};
+use support::server::{reloads, serving_volume};
+use support::volume::Directory;
 
-const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
 const ANALYTICS: &str = "/api/v1/analytics/flags/";
-const SWAPPED: &str = r#"remora_sidecar_reloads_total{environment="shop",result="swapped"}"#;
-
-fn serving() -> (Directory, Volume, Running) {
-    let directory = Directory::new();
-    let mut volume = directory.volume("shop");
-    volume.publish_written(&written(1));
-    let running = start(directory.path(), |_| {});
-    (directory, volume, running)
-}
 
 /// Reads the counts as the controller does.
 fn read(admin: SocketAddr) -> Value {
@@ -55,7 +45,7 @@ fn without(feature: &str, revision: u32) -> remora_snapshot::Written {
 
 #[test]
 fn only_reports_and_single_evaluations_count_as_uses() {
-    let (_directory, _volume, server) = serving();
+    let (_directory, _volume, server) = serving_volume();
     assert_eq!(uses(server.admin), counted([]));
     let identity = r#"{"identifier":"x","traits":[]}"#;
     for (path, body) in [("/api/v1/identities/", identity), ("/ofrep/v1/evaluate/flags", "{}")] {
@@ -86,7 +76,7 @@ fn only_reports_and_single_evaluations_count_as_uses() {
 
 #[test]
 fn uses_of_unknown_environment_are_not_found() {
-    let (_directory, _volume, server) = serving();
+    let (_directory, _volume, server) = serving_volume();
     for path in ["/uses/", "/uses/shopping", "/uses/shop/"] {
         assert_eq!(get(server.admin, path, &[]).status, 404, "{path}");
     }
@@ -95,17 +85,17 @@ fn uses_of_unknown_environment_are_not_found() {
 
 #[test]
 fn counts_follow_their_features_to_another_snapshot() {
-    let (_directory, mut volume, server) = serving();
+    let (_directory, mut volume, server) = serving_volume();
     post(server.data, ANALYTICS, &CLIENT, r#"{"banner":1,"dark mode":20,"limit":300}"#);
     // The numbers of the features after the removed one change.
     volume.publish_written(&without("banner", 2));
-    server.await_metric(SWAPPED, |count| count == 2.0);
+    server.await_metric(&reloads("swapped"), |count| count == 2.0);
     assert_eq!(uses(server.admin), counted([("dark mode", 20), ("limit", 300)]));
     post(server.data, ANALYTICS, &CLIENT, r#"{"banner":9,"limit":1}"#);
     assert_eq!(uses(server.admin), counted([("dark mode", 20), ("limit", 301)]));
     // The count of a feature that comes back continues, so that it never decreases.
     volume.publish_written(&written(3));
-    server.await_metric(SWAPPED, |count| count == 3.0);
+    server.await_metric(&reloads("swapped"), |count| count == 3.0);
     post(server.data, ANALYTICS, &CLIENT, r#"{"banner":1}"#);
     assert_eq!(uses(server.admin), counted([("banner", 2), ("dark mode", 20), ("limit", 301)]));
 }
@@ -113,7 +103,7 @@ fn counts_follow_their_features_to_another_snapshot() {
 #[test]
 fn no_use_is_lost_while_snapshots_are_swapped() {
     const SWAPS: u32 = 60;
-    let (_directory, mut volume, server) = serving();
+    let (_directory, mut volume, server) = serving_volume();
     let (data, admin) = (server.data, server.admin);
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let asking = std::thread::spawn(move || {
@@ -134,7 +124,7 @@ fn no_use_is_lost_while_snapshots_are_swapped() {
             0 => volume.publish_written(&without("banner", revision)),
             _ => volume.publish_written(&written(revision)),
         }
-        server.await_metric(SWAPPED, |count| count == f64::from(revision));
+        server.await_metric(&reloads("swapped"), |count| count == f64::from(revision));
     }
     drop(stop);
     let asked = asking.join().unwrap();
@@ -160,7 +150,7 @@ fn process_has_its_own_number_and_age() {
 #[test]
 fn pages_requested_in_a_row_are_rendered_at_most_every_100_ms() {
     const REQUESTS: u32 = 5;
-    let (_directory, _volume, server) = serving();
+    let (_directory, _volume, server) = serving_volume();
     for path in ["/metrics", "/uses/shop"] {
         let mut connection = Connection::open(server.admin);
         let began = Instant::now();
@@ -173,7 +163,7 @@ fn pages_requested_in_a_row_are_rendered_at_most_every_100_ms() {
 
 #[test]
 fn answers_are_counted_by_their_duration() {
-    let (_directory, _volume, server) = serving();
+    let (_directory, _volume, server) = serving_volume();
     for _ in 0..5 {
         get(server.data, "/api/v1/flags/", &CLIENT);
     }

@@ -9,6 +9,11 @@ use remora_snapshot::{Written, write};
 pub(crate) const CLIENT_KEY: &str = "client-key";
 pub(crate) const SERVER_KEY: &str = "ser.server-key";
 
+/// Header with the client key.
+pub(crate) const CLIENT: [(&str, &str); 1] = [("x-environment-key", CLIENT_KEY)];
+/// Header with the server key.
+pub(crate) const SERVER: [(&str, &str); 1] = [("x-environment-key", SERVER_KEY)];
+
 fn feature(id: i64, name: &str, enabled: bool, value: &str) -> Feature {
     Feature {
         id,

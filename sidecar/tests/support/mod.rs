@@ -4,6 +4,7 @@
 
 pub(crate) mod cgroup;
 pub(crate) mod client;
+pub(crate) mod document;
 pub(crate) mod environment;
 pub(crate) mod flood;
 pub(crate) mod program;

@@ -10,6 +10,8 @@ use remora_sidecar::{Options, Server};
 use tokio::sync::oneshot;
 
 use super::client;
+use super::environment::{CLIENT, client_flags, written};
+use super::volume::{Directory, Volume};
 
 pub(crate) struct Running {
     pub(crate) data: SocketAddr,
@@ -40,6 +42,32 @@ pub(crate) fn start(snapshots: &Path, change: impl FnOnce(&mut Options)) -> Runn
     });
     let (data, admin) = started.recv().unwrap();
     Running { data, admin, stop: Some(stop), thread: Some(thread) }
+}
+
+/// Starts a server that serves revision 1 of the small environment.
+pub(crate) fn serving() -> (Directory, Running) {
+    let (directory, _, running) = serving_volume();
+    (directory, running)
+}
+
+/// Starts a server that serves revision 1 of the small environment, and returns the volume, too.
+pub(crate) fn serving_volume() -> (Directory, Volume, Running) {
+    let directory = Directory::new();
+    let mut volume = directory.volume("shop");
+    volume.publish_written(&written(1));
+    let running = start(directory.path(), |_| {});
+    (directory, volume, running)
+}
+
+/// Returns the metric of the reloads with this result.
+pub(crate) fn reloads(result: &str) -> String {
+    format!(r#"remora_sidecar_reloads_total{{environment="shop",result="{result}"}}"#)
+}
+
+/// Asserts that a client gets the flags of revision 1.
+#[track_caller]
+pub(crate) fn assert_serves_first_revision(data: SocketAddr) {
+    assert_eq!(client::get(data, "/api/v1/flags/", &CLIENT).body, client_flags(1));
 }
 
 impl Running {

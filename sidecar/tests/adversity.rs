@@ -123,8 +123,8 @@ fn kubelet_volume_files_are_mapped_in_place() {
         };
         let program = Program::start(command);
         assert_eq!(flags(&mut program.connect()), client_flags(1));
-        let said = program.stop();
-        assert!(said.iter().any(|line| line.contains(how)), "{said:#?}");
+        let log = program.stop();
+        assert!(log.iter().any(|line| line.contains(how)), "{log:#?}");
     }
 }
 

@@ -28,8 +28,8 @@ fn serving(patterns: &[&str], kind: &str) -> (Directory, Running) {
             json!({"type": "ALL", "conditions": [], "rules": [{"type": kind, "conditions": [condition], "rules": []}]});
         json!({"id": id, "name": format!("segment {id}"), "rules": [rule], "feature_states": [state(id, &format!("f{id}"), true)]})
     };
-    let asked = patterns.iter().map(|pattern| ("REGEX", "t", *pattern)).chain([("EQUAL", "plan", "pro")]);
-    let segments: Vec<Value> = (1..).zip(asked).map(segment).collect();
+    let conditions = patterns.iter().map(|pattern| ("REGEX", "t", *pattern)).chain([("EQUAL", "plan", "pro")]);
+    let segments: Vec<Value> = (1..).zip(conditions).map(segment).collect();
     let states: Vec<Value> = (1..=segments.len()).map(|id| state(id, &format!("f{id}"), false)).collect();
     let source = json!({"api_key": CLIENT_KEY, "id": 1, "name": "shop", "updated_at": "2026-11-21T00:00:00+00:00",
            "project": {"id": 1, "segments": segments}, "feature_states": states, "identity_overrides": []});

@@ -80,7 +80,12 @@ fn document_is_sent_compressed_or_inflated_by_accept_encoding() {
         assert_eq!(compressed.header("content-encoding"), Some("gzip"));
         assert_eq!(compressed.header("content-type"), Some("application/json"));
         assert_eq!(compressed.header("vary"), Some("Accept-Encoding"));
-        assert!(compressed.bytes == stored, "{} bytes are not the {} that lie", compressed.bytes.len(), stored.len());
+        assert!(
+            compressed.bytes == stored,
+            "the body has {} bytes, the files have {}",
+            compressed.bytes.len(),
+            stored.len()
+        );
         let inflated = get(server.data, path, &[SERVER]);
         assert_eq!((inflated.status, inflated.header("content-encoding")), (200, None));
         let document: Value = serde_json::from_slice(&inflated.bytes).unwrap();
@@ -230,7 +235,7 @@ fn damaged_or_mixed_document_parts_leave_the_last_good_document() {
         publish(&mut volume, &next);
         refusals += f64::from(u8::from(is_refused));
         server.await_metric(refused, |count| count == refusals);
-        await_condition("flags go on, the document stays", || limit() == (json!(1), u64::from(revision)));
+        await_condition("new flags and the previous document", || limit() == (json!(1), u64::from(revision)));
     }
     publish(&mut volume, &compiled(&source(9, 2_000), true));
     await_condition("all is good again", || limit() == (json!(9), 9));

@@ -114,7 +114,7 @@ fn serving_large_answers() -> (Directory, Running) {
 fn data_port_flooded_by_clients_that_do_not_read_answers_every_good_request() {
     let (_directory, server) = serving_large_answers();
     let body = br#"{"identifier":"somebody-else"}"#;
-    let asked = request("POST", IDENTITIES, &CLIENT, Some(body)).repeat(20);
+    let requests = request("POST", IDENTITIES, &CLIENT, Some(body)).repeat(20);
     let mut kept = Connection::open(server.data);
     let mut failures = 0;
     let mut ask = |connection: &mut Connection| {
@@ -122,7 +122,7 @@ fn data_port_flooded_by_clients_that_do_not_read_answers_every_good_request() {
         failures += usize::from(answer.is_none_or(|answer| answer.status != 200 || answer.body.len() < 200_000));
     };
     ask(&mut kept);
-    let mut flood = Flood::of(server.data, 512, &asked);
+    let mut flood = Flood::of(server.data, 512, &requests);
     for _ in 0..50 {
         ask(&mut kept);
         ask(&mut Connection::open(server.data));
@@ -137,10 +137,10 @@ fn data_port_flooded_from_many_addresses_sends_every_answer_under_way() {
     const CONNECTIONS: u32 = 300;
     const ANSWERS: usize = 50;
     let (_directory, server) = serving_large_answers();
-    let asked = request("GET", FLAGS, &CLIENT, None).repeat(ANSWERS);
+    let requests = request("GET", FLAGS, &CLIENT, None).repeat(ANSWERS);
     let mut kept: Vec<Connection> = (0..5).map(|_| Connection::open(server.data)).collect();
     for connection in &mut kept {
-        connection.send(&asked).unwrap();
+        connection.send(&requests).unwrap();
     }
     let mut flood = Vec::new();
     for number in 0..CONNECTIONS {
@@ -190,9 +190,9 @@ fn request_is_answered_with_all_file_descriptors_in_use() {
         flood.add(program.data);
     }
     assert!(flood.open() < 48, "{}", flood.open());
-    let said = program.stop();
-    let complaints = said.iter().filter(|line| line.contains("cannot accept a connection")).count();
-    assert_eq!(complaints, 1, "{said:#?}");
+    let log = program.stop();
+    let complaints = log.iter().filter(|line| line.contains("cannot accept a connection")).count();
+    assert_eq!(complaints, 1, "{log:#?}");
 }
 
 #[test]

@@ -74,10 +74,10 @@ fn document_that_outgrows_a_file_leaves_previous_one_served_and_is_reported() {
     let size = core(&refused).bytes.len();
     let stays = format!("still serving revision {}", last_good.revision);
     let log = program.stop();
-    let told = log.iter().filter(|line| {
+    let warnings = log.iter().filter(|line| {
         line.contains(&format!("core has {size} bytes")) && line.contains("at most 1000000") && line.contains(&stays)
     });
-    assert_eq!(told.count(), 1, "{log:#?}");
+    assert_eq!(warnings.count(), 1, "{log:#?}");
 }
 
 #[test]

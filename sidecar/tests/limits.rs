@@ -327,7 +327,7 @@ fn program_that_gets_sigterm_while_it_loads_ends_without_failure() {
     let first = log.next().unwrap().unwrap();
     assert!(first.contains("serves revision"), "{first}");
     assert!(Command::new("kill").arg(program.id().to_string()).status().unwrap().success());
-    let said: Vec<String> = log.map_while(Result::ok).collect();
-    assert!(program.wait().unwrap().success(), "{:?}", said.last());
-    assert!(said.iter().any(|line| line.contains("received SIGTERM")), "{:?}", said.last());
+    let lines: Vec<String> = log.map_while(Result::ok).collect();
+    assert!(program.wait().unwrap().success(), "{:?}", lines.last());
+    assert!(lines.iter().any(|line| line.contains("received SIGTERM")), "{:?}", lines.last());
 }

@@ -50,7 +50,7 @@ fn unix_socket_gives_the_answers_of_the_port() {
     assert!(answer.contains("\"identifier\":\"x\""), "{answer}");
     assert_eq!(get(server.data, FLAGS, &[KEY]).body, client_flags(1));
     server.stop();
-    assert!(!path.exists(), "it goes with the process");
+    assert!(!path.exists(), "the socket remains after the process");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn sidecar_under_abuse_stays_within_its_default_limit_and_gives_memory_back() {
     let (data, admin) = (program.data, program.admin);
     let good_body = br#"{"identifier":"good","traits":[{"trait_key":"plan","trait_value":"pro"}]}"#;
     let mut kept = Connection::open(data);
-    let (mut failures, mut asked) = (0, 0);
+    let (mut failures, mut requests) = (0, 0);
     let mut ask = |new: bool| {
         let probe = Connection::open(admin).request("GET", "/startupz", &[], None);
         let mut another = new.then(|| Connection::open(data));
@@ -68,7 +68,7 @@ fn sidecar_under_abuse_stays_within_its_default_limit_and_gives_memory_back() {
         let answer = connection.request("POST", IDENTITIES, &CLIENT, Some(good_body));
         let is_good = answer.is_some_and(|answer| answer.status == 200 && answer.body.contains("\"gold\""))
             && probe.is_some_and(|answer| answer.status == 200);
-        (failures, asked) = (failures + usize::from(!is_good), asked + 1);
+        (failures, requests) = (failures + usize::from(!is_good), requests + 1);
     };
     (0..100).for_each(|number| ask(number % 2 == 0));
     let before = cgroup.usage();
@@ -103,10 +103,10 @@ fn sidecar_under_abuse_stays_within_its_default_limit_and_gives_memory_back() {
         assert!(program.is_alive(), "killed in round {rounds}: {}", cgroup.kills());
     }
     eprintln!(
-        "before {before} bytes, at most {peak}, after {} in {rounds} rounds, {asked} good requests",
+        "before {before} bytes, at most {peak}, after {} in {rounds} rounds, {requests} good requests",
         cgroup.usage()
     );
-    assert_eq!((failures, cgroup.kills()), (0, 0), "of {asked} good requests");
+    assert_eq!((failures, cgroup.kills()), (0, 0), "of {requests} good requests");
     assert!(peak < DEFAULT_LIMIT, "{peak}");
     await_condition("memory comes back", || cgroup.usage() <= MAX_LEFT);
     assert!(program.terminate().success());

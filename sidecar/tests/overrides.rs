@@ -186,8 +186,8 @@ fn overridden_value_takes_the_place_of_a_split() {
 fn invalid_overrides_end_the_program_with_the_grammar() {
     let mut command = sidecar(std::path::Path::new("."));
     let output = command.args(["--overrides", r#"{"banner": true}"#]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(64) && said.contains(r#"such as {"banner": {"enabled": true"#), "{said}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(64) && text.contains(r#"such as {"banner": {"enabled": true"#), "{text}");
 }
 
 #[test]

@@ -75,8 +75,8 @@ fn core_in_parts_is_served_in_place_and_copied_without_private_memory() {
         }
         let (private, other) = (anonymous(&program), anonymous(&beside));
         assert!(private < other + (256 << 10), "{private} bytes of private memory, and {other} with a small core");
-        let said = program.stop();
-        assert!(said.iter().any(|line| line.contains(how)), "{said:#?}");
+        let log = program.stop();
+        assert!(log.iter().any(|line| line.contains(how)), "{log:#?}");
     }
 }
 
@@ -119,7 +119,7 @@ fn answers_are_of_one_revision_while_parts_arrive_in_any_order() {
 }
 
 #[test]
-fn memory_of_answers_larger_than_kept_buffers_is_given_back() {
+fn memory_of_large_answers_is_returned_to_system() {
     let mut environment = environment("shop", CLIENT_KEY, 1);
     environment.identity_overrides.clear();
     for number in 0..12_000 {
@@ -166,9 +166,9 @@ fn parts_are_read_again_after_file_descriptors_ran_out() {
     assert_eq!(revision_of(&program), named(&one));
     program.limit_files(100);
     await_condition("the next revision", || revision_of(&program) == named(&two));
-    let said = program.stop();
-    let told = |line: &&String| line.contains("still serving") && line.contains("Too many open files");
-    assert!(said.iter().any(|line| told(&line)), "{said:#?}");
+    let log = program.stop();
+    let is_refusal = |line: &&String| line.contains("still serving") && line.contains("Too many open files");
+    assert!(log.iter().any(|line| is_refusal(&line)), "{log:#?}");
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn program_started_in_the_middle_of_a_change_serves_the_revision_before() {
     for program in [first, second] {
         await_condition("the next revision", || revision_of(&program) == named(&two));
         assert_eq!(get(program.admin, "/startupz", &[]).status, 200);
-        let said = program.stop();
+        let log = program.stop();
         let text = format!("core names revision {} in the parts of set b: core-b-00 is missing", two.revision);
-        let told = said.iter().filter(|line| line.contains(&text)).count();
-        assert_eq!(told, 1, "{said:#?}");
+        let warnings = log.iter().filter(|line| line.contains(&text)).count();
+        assert_eq!(warnings, 1, "{log:#?}");
     }
 }

@@ -108,14 +108,14 @@ fn no_use_is_lost_while_snapshots_are_swapped() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     let asking = std::thread::spawn(move || {
         let mut connection = Connection::open(data);
-        let mut asked = 0;
+        let mut requests = 0;
         loop {
             let answer = connection.request("POST", "/ofrep/v1/evaluate/flags/limit", &[], Some(b"{}")).unwrap();
             assert_eq!(answer.status, 200);
-            asked += 1;
+            requests += 1;
             // The thread ends when the sender is dropped.
             if stopped.try_recv() != Err(std::sync::mpsc::TryRecvError::Empty) {
-                return asked;
+                return requests;
             }
         }
     });
@@ -127,8 +127,8 @@ fn no_use_is_lost_while_snapshots_are_swapped() {
         server.await_metric(&reloads("swapped"), |count| count == f64::from(revision));
     }
     drop(stop);
-    let asked = asking.join().unwrap();
-    assert_eq!(uses(admin), counted([("limit", asked)]));
+    let requests = asking.join().unwrap();
+    assert_eq!(uses(admin), counted([("limit", requests)]));
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl Load {
         pace: Pace,
         mut tick: impl FnMut(),
     ) -> anyhow::Result<Outcome> {
-        ensure!(!exchanges.is_empty(), "there is nothing to ask");
+        ensure!(!exchanges.is_empty(), "the load has no requests: give at least one exchange");
         let start = Instant::now();
         let mut outcome = Outcome { latencies: Vec::with_capacity(1 << 20), ..Outcome::default() };
         let mut sent = 0_usize;
@@ -191,7 +191,7 @@ impl Load {
                 last_step = now;
                 let data = event.data;
                 let Some(connection) = self.connections.get_mut(data.u64() as usize) else { continue };
-                let Some((due, which)) = connection.under_way else { bail!("the server sent what nobody asked for") };
+                let Some((due, which)) = connection.under_way else { bail!("the server sent bytes without a request") };
                 let Some(exchange) = exchanges.get(which) else { continue };
                 let assignments = (which == 0).then_some(&mut outcome.assignments);
                 if connection.receive(&mut self.buffer, exchange, assignments)? {
@@ -329,28 +329,28 @@ mod tests {
     /// Answers requests of one byte. Returns the bytes that arrived, once all connections are closed.
     fn answering(listener: &TcpListener) -> anyhow::Result<Vec<u8>> {
         let answer = |mut stream: TcpStream| -> std::io::Result<Vec<u8>> {
-            let mut asked = Vec::new();
+            let mut requests = Vec::new();
             let mut byte = [0];
             while stream.read(&mut byte)? > 0 {
-                asked.extend_from_slice(&byte);
+                requests.extend_from_slice(&byte);
                 stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")?;
             }
-            Ok(asked)
+            Ok(requests)
         };
         let threads: Vec<_> = listener
             .incoming()
             .take(CONNECTIONS)
             .map(|stream| stream.map(|stream| std::thread::spawn(move || answer(stream))))
             .collect::<Result<_, _>>()?;
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for thread in threads {
-            asked.extend(thread.join().map_err(|_| anyhow::anyhow!("a thread broke"))??);
+            requests.extend(thread.join().map_err(|_| anyhow::anyhow!("a thread broke"))??);
         }
-        Ok(asked)
+        Ok(requests)
     }
 
     #[test]
-    fn so_many_are_sent_in_turn() -> anyhow::Result<()> {
+    fn load_sends_exchanges_in_turn_up_to_count() -> anyhow::Result<()> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let server = std::thread::spawn(move || answering(&listener));
@@ -361,8 +361,8 @@ mod tests {
         assert_eq!(load.send(&[exchange(b"d", 3)], 5)?.failures, 5);
         assert_eq!(load.send(&[exchange(b"d", 2)], 0)?.latencies.len(), 0);
         drop(load);
-        let asked = server.join().map_err(|_| anyhow::anyhow!("the server broke"))??;
-        let count = |which| asked.iter().filter(|byte| **byte == which).count();
+        let requests = server.join().map_err(|_| anyhow::anyhow!("the server broke"))??;
+        let count = |which| requests.iter().filter(|byte| **byte == which).count();
         assert_eq!([b'a', b'b', b'c', b'd'].map(count), [34, 33, 33, 5]);
         Ok(())
     }

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spaces_are_all_that_tells_bodies_apart() -> serde_json::Result<()> {
+    fn bodies_of_both_serializers_differ_in_spaces_only() -> serde_json::Result<()> {
         let (python, compact) = (identity_body("somebody"), compact_identity_body("somebody"));
         assert!(python.contains(' ') && !compact.contains(' '));
         assert_eq!(

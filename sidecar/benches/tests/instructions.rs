@@ -177,7 +177,7 @@ fn compare(recorded: &str, counts: &[(String, u64)]) -> Result<(), String> {
 }
 
 #[test]
-fn what_grew_is_told_and_what_is_not_recorded_too() {
+fn count_that_grew_or_is_not_recorded_is_reported() {
     let counts = |load, hit| vec![("load a".to_owned(), load), ("hit".to_owned(), hit)];
     let recorded = record(&counts(1000, 100));
     assert_eq!(compare(&recorded, &counts(1030, 90)), Ok(()));

@@ -80,31 +80,31 @@ fn images_are_built_with_the_compiler_that_recorded() {
 }
 
 #[test]
-fn what_a_build_loses_is_told_and_too_much_is_refused() {
+fn discarded_counts_are_reported_and_too_many_are_refused() {
     let target = "x86_64-unknown-linux-gnu";
     let text = std::fs::read_to_string(text_of(target)).unwrap();
     let counts: u64 = text.lines().find_map(|line| line.strip_prefix("counts ")).expect("counts").parse().unwrap();
     let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("build-{}.log", std::process::id()));
     let fits = |lost: &[u64]| {
-        let mut said = "   Compiling remora-snapshot v0.1.0\n".to_owned();
+        let mut lines = "   Compiling remora-snapshot v0.1.0\n".to_owned();
         for lost in lost {
             let _ = writeln!(
-                said,
+                lines,
                 "warning: remora_snapshot.0-cgu.0: function control flow change detected (hash mismatch) f Hash = 7 up to \
                  {lost} count discarded"
             );
         }
-        std::fs::write(&log, said).unwrap();
+        std::fs::write(&log, lines).unwrap();
         let fits = Path::new(ROOT).join("sidecar/profile/fits.sh");
-        let output = Command::new(fits).arg(&log).arg(target).output().unwrap();
-        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        (output.status.success(), said)
+        let ended = Command::new(fits).arg(&log).arg(target).output().unwrap();
+        let output = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
+        (ended.status.success(), output)
     };
     assert_eq!(fits(&[]), (true, String::new()));
-    let (good, said) = fits(&[counts / 10, counts / 10 + 10]);
-    assert!(good && said.contains("20 % of the sidecar's profile"), "{said}");
-    let (good, said) = fits(&[counts / 5, counts / 5 + 10]);
-    assert!(!good && said.contains("40 % of") && said.contains(RECORD), "{said}");
+    let (good, output) = fits(&[counts / 10, counts / 10 + 10]);
+    assert!(good && output.contains("20 % of the sidecar's profile"), "{output}");
+    let (good, output) = fits(&[counts / 5, counts / 5 + 10]);
+    assert!(!good && output.contains("40 % of") && output.contains(RECORD), "{output}");
     std::fs::remove_file(log).unwrap();
 }
 
@@ -119,14 +119,14 @@ fn text_of(target: &str) -> PathBuf {
     Path::new(ROOT).join("sidecar/profile").join(format!("{target}.txt"))
 }
 
-fn said(program: &str, arguments: &[&str]) -> String {
+fn output_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(ROOT).output().unwrap();
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn host() -> String {
-    said("rustc", &["-vV"]).lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
+    output_of("rustc", &["-vV"]).lines().find_map(|line| line.strip_prefix("host: ")).unwrap().to_owned()
 }
 
 /// Returns the lines of the settings for shipped programs.
@@ -180,9 +180,9 @@ impl Basis {
             sample(&Path::new(ROOT).join(sources), &mut lines);
         }
         Basis {
-            compiler: said("rustc", &["-V"]).trim().to_owned(),
+            compiler: output_of("rustc", &["-V"]).trim().to_owned(),
             settings: settings(&std::fs::read_to_string(Path::new(ROOT).join("Cargo.toml")).unwrap()),
-            crates: said(env!("CARGO"), &arguments).lines().map(place).collect(),
+            crates: output_of(env!("CARGO"), &arguments).lines().map(place).collect(),
             lines,
         }
     }
@@ -242,14 +242,14 @@ fn basis(crates: &[&str], lines: std::ops::Range<usize>) -> Basis {
 }
 
 #[test]
-fn a_text_is_read_as_it_was_written() {
+fn written_basis_is_read_back() {
     let basis = basis(&["hyper v1.0.0 default,http1", "own v0.1.0"], 0..100);
     assert_eq!(Basis::of_text(&basis.to_text()), basis);
     assert_eq!(basis.settings.len(), 2, "{:?}", basis.settings);
 }
 
 #[test]
-fn other_crates_and_settings_are_told() {
+fn other_crates_and_settings_are_reported() {
     let then = basis(&["hyper v1.0.0 http1", "own v0.1.0"], 0..100);
     let complaint = then.compare(&basis(&["hyper v1.0.1 http1", "own v0.1.0"], 0..100)).unwrap_err();
     assert_eq!(complaint, "crate then, not now: hyper v1.0.0 http1\ncrate now, not then: hyper v1.0.1 http1\n");
@@ -258,7 +258,7 @@ fn other_crates_and_settings_are_told() {
 }
 
 #[test]
-fn a_quarter_of_the_lines_may_be_others() {
+fn profile_fits_until_more_than_a_quarter_of_lines_differ() {
     let then = basis(&[], 0..100);
     assert_eq!(then.compare(&basis(&[], 25..500)), Ok(()));
     assert!(then.compare(&basis(&[], 26..500)).unwrap_err().contains("74 are there"));

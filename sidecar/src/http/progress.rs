@@ -291,7 +291,7 @@ mod tests {
             assert_eq!(progress.phase(), Phase::Idle);
         }
         progress.streaming();
-        assert!(!overdue_after(100_000), "who listens may be silent");
+        assert!(!overdue_after(100_000), "a listener of a stream may be silent");
         progress.sending_event();
         clock.store(110, Ordering::Relaxed);
         progress.sending_event();

@@ -13,7 +13,7 @@ pub(crate) struct Program {
     child: Child,
     pub(crate) data: SocketAddr,
     pub(crate) admin: SocketAddr,
-    said: Vec<String>,
+    lines: Vec<String>,
     /// The log is read only after the process has ended, which is possible because it is short.
     log: Lines<BufReader<ChildStderr>>,
 }
@@ -45,24 +45,24 @@ impl Program {
     pub(crate) fn start(mut command: Command) -> Program {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         let (data, admin) = loop {
-            let line = log.next().unwrap_or_else(|| panic!("it ended: {said:#?}")).unwrap();
+            let line = log.next().unwrap_or_else(|| panic!("it ended: {lines:#?}")).unwrap();
             if let Some((_, addresses)) = line.split_once("flags on ") {
                 let (data, admin) = addresses.split_once(", health and metrics on ").unwrap();
                 break (data.parse().unwrap(), admin.parse().unwrap());
             }
-            said.push(line);
+            lines.push(line);
         };
-        Program { child, data, admin, said, log }
+        Program { child, data, admin, lines, log }
     }
 
     /// Kills the process, and returns its log lines.
     pub(crate) fn stop(mut self) -> Vec<String> {
         let _ = self.child.kill();
-        let mut said = std::mem::take(&mut self.said);
-        said.extend(self.log.by_ref().map_while(Result::ok));
-        said
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.extend(self.log.by_ref().map_while(Result::ok));
+        lines
     }
 
     /// Sends SIGTERM, and waits until the process has ended.

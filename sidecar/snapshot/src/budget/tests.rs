@@ -37,7 +37,12 @@ fn most_work(snapshot: &Snapshot<Vec<u8>>) -> u64 {
 }
 
 /// Requests all flags of an identity in each dialect, and one flag. Returns true if work was left undecided.
-fn asked(name: &str, snapshot: &Snapshot<Vec<u8>>, identifier: &str, traits: &[(&str, TraitValue<'_>)]) -> bool {
+fn leaves_work_undecided(
+    name: &str,
+    snapshot: &Snapshot<Vec<u8>>,
+    identifier: &str,
+    traits: &[(&str, TraitValue<'_>)],
+) -> bool {
     let mut request = RequestState::default();
     let mut overrun = false;
     let mut out = Vec::new();
@@ -130,7 +135,7 @@ fn programs_of_all_segments_stay_within_budget() {
     program(&mut core, 200_000, operator(Operator::Equal));
     let snapshot = core.read();
     for value in [TraitValue::String("x"), TraitValue::Bool(true), TraitValue::Integer("7"), TraitValue::Null] {
-        assert!(asked("programs", &snapshot, "i", &[("t", value)]), "{value:?}");
+        assert!(leaves_work_undecided("programs", &snapshot, "i", &[("t", value)]), "{value:?}");
     }
 }
 
@@ -159,7 +164,7 @@ fn comparisons_of_long_texts_stay_within_budget() {
         program(&mut core, 4_000, Instruction { text, right: seed, ..instruction });
         let snapshot = core.read();
         let value = TraitValue::String(if is_version { &version } else { &long });
-        assert!(asked(name, &snapshot, "i", &[("t", value)]), "{name}");
+        assert!(leaves_work_undecided(name, &snapshot, "i", &[("t", value)]), "{name}");
     }
 }
 
@@ -236,7 +241,7 @@ fn patterns_stay_within_budget() {
         let program_of = core.append(Section::Programs, &pattern);
         core.put(Section::Patterns, &[Pattern { kind: BACKTRACKING, program: program_of }]);
         program(&mut core, 5_000, operator(Operator::Regex));
-        assert!(asked(name, &core.read(), "i", &[("t", TraitValue::String(&text))]), "{name}");
+        assert!(leaves_work_undecided(name, &core.read(), "i", &[("t", TraitValue::String(&text))]), "{name}");
     }
 }
 
@@ -264,7 +269,7 @@ fn numbers_stay_within_budget() {
         let number = core.text("9".repeat(200_000).as_bytes());
         core.put(Section::BigIntegers, &[BigInteger { negative: 0, digits: number }]);
         program(&mut core, 5_000, instruction);
-        assert!(asked(name, &core.read(), "i", &[("t", value)]), "{name}");
+        assert!(leaves_work_undecided(name, &core.read(), "i", &[("t", value)]), "{name}");
         // The same test as a rule of the index, which skips segments that are no candidates any more.
         let rule = ModuloRule {
             divisor: f64::from_bits(instruction.left),
@@ -276,7 +281,7 @@ fn numbers_stay_within_budget() {
         core.put(Section::ModuloRules, &vec![rule; 10_000]);
         segments(&mut core, 5_000, ACCEPT);
         blocks(&mut core, 10_000, |block, modulo_rules| SegmentBlock { modulo_rules, ..block });
-        asked(name, &core.read(), "i", &[("t", value)]);
+        leaves_work_undecided(name, &core.read(), "i", &[("t", value)]);
     }
 }
 
@@ -385,7 +390,7 @@ fn attribute_indexes_of_all_blocks_stay_within_budget() {
             attribute_indexes.resize(indexes, bare);
             core.put(Section::AttributeIndexes, &attribute_indexes);
             blocks(&mut core, indexes as u32, |block, attribute_indexes| SegmentBlock { attribute_indexes, ..block });
-            asked(name, &core.read(), "i", &[("t", value)]);
+            leaves_work_undecided(name, &core.read(), "i", &[("t", value)]);
         }
     }
 }
@@ -436,7 +441,7 @@ fn blocks_with_the_same_rows_stay_within_budget_without_validation() {
         ("modulo rules", Section::ModuloRules),
         ("percentage rules", Section::PercentageRules),
     ] {
-        assert!(asked(name, &overlapping(which).unvalidated(), "i", &[]), "{name}");
+        assert!(leaves_work_undecided(name, &overlapping(which).unvalidated(), "i", &[]), "{name}");
     }
 }
 
@@ -475,10 +480,13 @@ fn percentages_stay_within_budget() {
         core.put(Section::Contexts, &contexts);
         core.put(Section::SplitFeatures, &(0..1_000).map(|word| Word { word }).collect::<Vec<_>>());
         let snapshot = core.read();
-        assert!(asked(name, &snapshot, &identifier, &[("t", TraitValue::String(&identifier))]), "{name}");
+        assert!(
+            leaves_work_undecided(name, &snapshot, &identifier, &[("t", TraitValue::String(&identifier))]),
+            "{name}"
+        );
         core.put(Section::Blocks, &[SegmentBlock { all: 0, ..SegmentBlock::default() }; 64]);
         let snapshot = core.read();
-        asked(name, &snapshot, &identifier, &[("t", TraitValue::String(&identifier))]);
+        leaves_work_undecided(name, &snapshot, &identifier, &[("t", TraitValue::String(&identifier))]);
     }
 }
 
@@ -493,7 +501,7 @@ fn derived_values_stay_within_budget() {
         core.put(Section::Slots, &[Slot { derivation, ..Slot::default() }; 20_000]);
         core.put(Section::TraitNames, &[TraitName::default()]);
         core.put(Section::Derived, &(0..20_000).map(|word| Word { word }).collect::<Vec<_>>());
-        assert!(asked(name, &core.read(), &long, &[]), "{name}");
+        assert!(leaves_work_undecided(name, &core.read(), &long, &[]), "{name}");
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn plain(exchanges: &[Exchange]) -> Vec<Exchange> {
 
 /// Starts that bare hyper server, and waits until it answers.
 pub(super) fn limit(programs: &Programs, plain: &[Exchange], tag: &str) -> anyhow::Result<Server> {
-    let first = plain.first().context("there is nothing to ask")?;
+    let first = plain.first().context("the prepared environment has no requests")?;
     let mut server = Server::limit(&programs.limit, first.status, first.length, tag)?;
     server.wait(&first.request, first.status, Instant::now())?;
     Ok(server)
@@ -139,8 +139,8 @@ pub(super) fn population<W: Write>(table: &mut Table<W>, programs: &Programs, pl
 
 /// Measures `identities/` with more and more identity overrides, relative to none.
 pub(super) fn size<W: Write>(table: &mut Table<W>, programs: &Programs, profiles: &Profiles) -> anyhow::Result<()> {
-    let asked = |prepared: &Prepared| prepared.identities(&sidecar(programs, prepared)?, IDENTITIES);
-    let exchanges = profiles.official.iter().map(asked).collect::<anyhow::Result<Vec<_>>>()?;
+    let exchanges_of = |prepared: &Prepared| prepared.identities(&sidecar(programs, prepared)?, IDENTITIES);
+    let exchanges = profiles.official.iter().map(exchanges_of).collect::<anyhow::Result<Vec<_>>>()?;
     let mut sides: Vec<_> = profiles
         .official
         .iter()

@@ -54,12 +54,20 @@ impl Total {
         Self(Cell::new(all))
     }
 
-    /// Counts one more range. Returns false if the ranges exceed the total, which means that some overlap.
-    fn has_room_for(&self, length: u32) -> bool {
+    /// Counts one more range. Fails if the ranges exceed the total, which means that some overlap.
+    fn take(&self, length: u32, problem: Problem) -> Result<(), Problem> {
         let left = self.0.get().checked_sub(length as usize);
         self.0.set(left.unwrap_or(0));
-        left.is_some()
+        refuse_if(left.is_none(), problem)
     }
+}
+
+/// The problem of a row.
+type Problem = &'static str;
+
+/// Returns the problem if the condition holds.
+fn refuse_if(holds: bool, problem: Problem) -> Result<(), Problem> {
+    if holds { Err(problem) } else { Ok(()) }
 }
 
 struct Validator<'a> {
@@ -67,17 +75,15 @@ struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    /// Checks every row of a table. `problem` returns the problem of a row, if any.
+    /// Checks every row of a table. `check` returns the problem of a row, if any.
     fn each<R: Row<N>, const N: usize>(
         &self,
         part: &'static str,
         table: Table<'_, R, N>,
-        problem: impl Fn(&Self, u32, R) -> Option<&'static str>,
+        check: impl Fn(&Self, u32, R) -> Result<(), Problem>,
     ) -> Result<(), ReadError> {
         for (number, row) in (0_u32..).zip(table.iter()) {
-            if let Some(problem) = problem(self, number, row) {
-                return Err(malformed(part, number as usize, problem));
-            }
+            check(self, number, row).map_err(|problem| malformed(part, number as usize, problem))?;
         }
         Ok(())
     }
@@ -103,42 +109,43 @@ impl Validator<'_> {
         let overrides = Total::of(view.segment_overrides().len());
         self.each("feature", view.features(), |check, _, row| {
             let texts = [row.name, row.flagsmith_head, row.ofrep_head, row.ofrep_tail];
-            match () {
-                () if !texts.iter().all(|span| check.is_text(*span)) => Some("a text is outside or no UTF-8"),
-                () if row.context as usize >= view.contexts().len() => Some("its default does not exist"),
-                () if !view.segment_overrides().has(row.overrides, row.overrides_length) => {
-                    Some("its overrides do not exist")
-                }
-                () if row.overrides_length as usize > RANKS => Some("it has more than 65534 overrides"),
-                () if !overrides.has_room_for(row.overrides_length) => {
-                    Some("its range overlaps that of an earlier row")
-                }
-                () => None,
-            }
+            refuse_if(!texts.iter().all(|span| check.is_text(*span)), "a text is outside or no UTF-8")?;
+            refuse_if(row.context as usize >= view.contexts().len(), "its default does not exist")?;
+            refuse_if(
+                !view.segment_overrides().has(row.overrides, row.overrides_length),
+                "its overrides do not exist",
+            )?;
+            refuse_if(row.overrides_length as usize > RANKS, "it has more than 65534 overrides")?;
+            overrides.take(row.overrides_length, "its range overlaps that of an earlier row")?;
+            Ok(())
         })?;
-        self.each("context", view.contexts(), |check, _, row| match () {
-            () if !check.is_text(row.tail) => Some("its value is outside or no UTF-8"),
-            () if row.split as usize > view.splits().len() => Some("its split does not exist"),
-            () => None,
+        self.each("context", view.contexts(), |check, _, row| {
+            refuse_if(!check.is_text(row.tail), "its value is outside or no UTF-8")?;
+            refuse_if(row.split as usize > view.splits().len(), "its split does not exist")?;
+            Ok(())
         })?;
         self.each("split", view.splits(), |check, _, row| {
-            (!check.is_text(row.seed) || !view.variants().has(row.variants, row.length))
-                .then_some("its seed or its variants are outside")
+            refuse_if(
+                !check.is_text(row.seed) || !view.variants().has(row.variants, row.length),
+                "its seed or its variants are outside",
+            )
         })?;
         self.each("variant", view.variants(), |check, _, row| {
-            (![row.value, row.key, row.weight].iter().all(|span| check.is_text(*span)))
-                .then_some("a text is outside or no UTF-8")
+            refuse_if(
+                ![row.value, row.key, row.weight].iter().all(|span| check.is_text(*span)),
+                "a text is outside or no UTF-8",
+            )
         })?;
-        self.each("segment override", view.segment_overrides(), |_, _, row| match () {
-            () if row.segment as usize >= view.segments().len() => Some("its segment does not exist"),
-            () if row.context as usize >= view.contexts().len() => Some("its context does not exist"),
-            () => None,
+        self.each("segment override", view.segment_overrides(), |_, _, row| {
+            refuse_if(row.segment as usize >= view.segments().len(), "its segment does not exist")?;
+            refuse_if(row.context as usize >= view.contexts().len(), "its context does not exist")?;
+            Ok(())
         })?;
         self.each("feature id", view.feature_ids(), |_, _, row| {
-            (row.feature as usize >= view.features().len()).then_some("its feature does not exist")
+            refuse_if(row.feature as usize >= view.features().len(), "its feature does not exist")
         })?;
         self.each("split feature", view.split_features(), |_, _, row| {
-            (row.word as usize >= view.features().len()).then_some("it does not exist")
+            refuse_if(row.word as usize >= view.features().len(), "it does not exist")
         })?;
         self.names("feature name", view.feature_names(), view.features().len(), |row| row.word)
     }
@@ -154,7 +161,7 @@ impl Validator<'_> {
         if !(table.len() == 0 && limit == 0 || table.len().is_power_of_two()) {
             return Err(malformed(part, 0, "its size is not a power of two"));
         }
-        self.each(part, table, |_, _, row| (of(row) as usize > limit).then_some("it does not exist"))
+        self.each(part, table, |_, _, row| refuse_if(of(row) as usize > limit, "it does not exist"))
     }
 
     fn answers(&self) -> Result<(), ReadError> {
@@ -165,7 +172,7 @@ impl Validator<'_> {
         self.each("answer", view.answers(), |check, _, row| {
             let count = view.features().len() as u32 + 1;
             if !check.is_text(row.body) || row.body.length < 2 || !view.bounds().has(row.bounds, count) {
-                return Some("its body or its bounds are outside");
+                return Err("its body or its bounds are outside");
             }
             let mut last = 1;
             let ascending = view.bounds().range(row.bounds, count).iter().all(|bound| {
@@ -173,19 +180,19 @@ impl Validator<'_> {
                 last = bound.word;
                 holds
             });
-            (!ascending).then_some("its bounds are out of order")
+            refuse_if(!ascending, "its bounds are out of order")
         })
     }
 
     fn segments(&self) -> Result<(), ReadError> {
         let view = self.view;
         let masks = Total::of(view.segment_masks().len());
-        self.each("segment", view.segments(), |check, _, row| match () {
-            () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
-            () if !check.is_place(row.entry) => Some("its program does not exist"),
-            () if !view.segment_masks().has(row.masks.start, row.masks.length) => Some("its masks do not exist"),
-            () if !masks.has_room_for(row.masks.length) => Some("its range of masks overlaps that of an earlier row"),
-            () => None,
+        self.each("segment", view.segments(), |check, _, row| {
+            refuse_if(!check.is_text(row.name), "its name is outside or no UTF-8")?;
+            refuse_if(!check.is_place(row.entry), "its program does not exist")?;
+            refuse_if(!view.segment_masks().has(row.masks.start, row.masks.length), "its masks do not exist")?;
+            masks.take(row.masks.length, "its range of masks overlaps that of an earlier row")?;
+            Ok(())
         })?;
         if view.blocks().len() != view.segments().len().div_ceil(BLOCK) {
             return Err(malformed("block", view.blocks().len(), "there is not one for each 64 segments"));
@@ -193,34 +200,33 @@ impl Validator<'_> {
         let attribute_indexes = Total::of(view.attribute_indexes().len());
         let modulo_rules = Total::of(view.modulo_rules().len());
         let percentage_rules = Total::of(view.percentage_rules().len());
-        self.each("block", view.blocks(), |_, _, row| match () {
-            () if !view.attribute_indexes().has(row.attribute_indexes.start, row.attribute_indexes.length) => {
-                Some("its attribute indexes do not exist")
-            }
-            () if !view.modulo_rules().has(row.modulo_rules.start, row.modulo_rules.length) => {
-                Some("its modulo rules do not exist")
-            }
-            () if !view.percentage_rules().has(row.percentage_rules.start, row.percentage_rules.length) => {
-                Some("its percentage rules do not exist")
-            }
-            () if !attribute_indexes.has_room_for(row.attribute_indexes.length) => {
-                Some("its attribute indexes overlap those of an earlier row")
-            }
-            () if !modulo_rules.has_room_for(row.modulo_rules.length) => {
-                Some("its modulo rules overlap those of an earlier row")
-            }
-            () if !percentage_rules.has_room_for(row.percentage_rules.length) => {
-                Some("its percentage rules overlap those of an earlier row")
-            }
-            () => None,
+        self.each("block", view.blocks(), |_, _, row| {
+            refuse_if(
+                !view.attribute_indexes().has(row.attribute_indexes.start, row.attribute_indexes.length),
+                "its attribute indexes do not exist",
+            )?;
+            refuse_if(
+                !view.modulo_rules().has(row.modulo_rules.start, row.modulo_rules.length),
+                "its modulo rules do not exist",
+            )?;
+            refuse_if(
+                !view.percentage_rules().has(row.percentage_rules.start, row.percentage_rules.length),
+                "its percentage rules do not exist",
+            )?;
+            attribute_indexes
+                .take(row.attribute_indexes.length, "its attribute indexes overlap those of an earlier row")?;
+            modulo_rules.take(row.modulo_rules.length, "its modulo rules overlap those of an earlier row")?;
+            percentage_rules
+                .take(row.percentage_rules.length, "its percentage rules overlap those of an earlier row")?;
+            Ok(())
         })?;
         self.each("modulo rule", view.modulo_rules(), |_, _, row| {
-            (row.slot as usize >= view.slots().len()).then_some("its slot does not exist")
+            refuse_if(row.slot as usize >= view.slots().len(), "its slot does not exist")
         })?;
-        self.each("percentage rule", view.percentage_rules(), |check, _, row| match () {
-            () if row.slot as usize >= view.slots().len() => Some("its slot does not exist"),
-            () if !check.is_text(row.seed) => Some("its seed is outside or no UTF-8"),
-            () => None,
+        self.each("percentage rule", view.percentage_rules(), |check, _, row| {
+            refuse_if(row.slot as usize >= view.slots().len(), "its slot does not exist")?;
+            refuse_if(!check.is_text(row.seed), "its seed is outside or no UTF-8")?;
+            Ok(())
         })?;
         // Breakpoints of different attribute indexes must follow each other, and so must sets, so that checking all of
         // them is linear.
@@ -237,28 +243,28 @@ impl Validator<'_> {
                 view.exact_matches().range(sets.start, sets.length).iter().any(|member| member.key == NO_MEMBER)
             };
             let texts = || view.breakpoints().range(row.texts.start, row.texts.length).iter();
-            match () {
-                () if row.slot as usize >= view.slots().len() => Some("its slot does not exist"),
-                () if row.combined_dfa as usize > view.combined_dfas().len() => Some("its patterns do not exist"),
-                () if !breakpoints.into_iter().all(exists) => {
-                    Some("its breakpoints do not exist, or do not follow those of the row before")
-                }
-                () if last.replace(row.exact_matches.start.saturating_add(row.exact_matches.length))
+            refuse_if(row.slot as usize >= view.slots().len(), "its slot does not exist")?;
+            refuse_if(row.combined_dfa as usize > view.combined_dfas().len(), "its patterns do not exist")?;
+            refuse_if(
+                !breakpoints.into_iter().all(exists),
+                "its breakpoints do not exist, or do not follow those of the row before",
+            )?;
+            refuse_if(
+                last.replace(row.exact_matches.start.saturating_add(row.exact_matches.length))
                     != row.exact_matches.start
-                    || !view.exact_matches().has(row.exact_matches.start, row.exact_matches.length) =>
-                {
-                    Some("its sets do not exist, or do not follow those of the row before")
-                }
-                () if row.exact_matches.length != 0
-                    && !(row.exact_matches.length.is_power_of_two() && has_free(row.exact_matches)) =>
-                {
-                    Some("the size of its sets is not a power of two, or none of their rows is free")
-                }
-                () if !texts().all(|breakpoint| check.is_text(Span::from_word(breakpoint.point))) => {
-                    Some("a text is outside or no UTF-8")
-                }
-                () => None,
-            }
+                    || !view.exact_matches().has(row.exact_matches.start, row.exact_matches.length),
+                "its sets do not exist, or do not follow those of the row before",
+            )?;
+            refuse_if(
+                row.exact_matches.length != 0
+                    && !(row.exact_matches.length.is_power_of_two() && has_free(row.exact_matches)),
+                "the size of its sets is not a power of two, or none of their rows is free",
+            )?;
+            refuse_if(
+                !texts().all(|breakpoint| check.is_text(Span::from_word(breakpoint.point))),
+                "a text is outside or no UTF-8",
+            )?;
+            Ok(())
         })?;
         // Ranks and offsets of different runs must follow each other, too.
         let (end, last) = (Cell::new(0), Cell::new(0));
@@ -276,33 +282,33 @@ impl Validator<'_> {
                     holds = end.checked_sub(start).is_some_and(|length| check.is_text(Span { start, length }));
                 }
                 if !holds {
-                    return Some("its objects are outside, no UTF-8, or do not follow those of the row before");
+                    return Err("its objects are outside, no UTF-8, or do not follow those of the row before");
                 }
             }
             if !follows || !view.features().has(feature, ranks.length) {
-                return Some(
+                return Err(
                     "its ranks or its features do not exist, or its ranks do not follow those of the row before",
                 );
             }
             let features = view.features().range(feature, ranks.length).iter();
             let mut both = view.ranks().range(ranks.start, ranks.length).iter().zip(features);
             let exist = both.all(|(Rank { rank }, row)| rank == NO_RANK || u32::from(rank) < row.overrides_length);
-            (!exist).then_some("a rank does not exist")
+            refuse_if(!exist, "a rank does not exist")
         })
     }
 
     fn masks(&self) -> Result<(), ReadError> {
         let view = self.view;
         self.each("segment mask", view.segment_masks(), |_, _, row| {
-            (row.word as usize >= view.override_masks().len()).then_some("it does not exist")
+            refuse_if(row.word as usize >= view.override_masks().len(), "it does not exist")
         })?;
         self.each("override mask", view.override_masks(), |_, _, OverrideMask { features, block, run }| {
-            let Some(run) = view.override_runs().get(run) else { return Some("its run does not exist") };
+            let Some(run) = view.override_runs().get(run) else { return Err("its run does not exist") };
             let start = u64::from(block) * BLOCK as u64;
             let first = start + u64::from(features.trailing_zeros());
             let last = start + u64::from(63_u32.saturating_sub(features.leading_zeros()));
             let end = u64::from(run.feature) + u64::from(run.ranks.length);
-            (first < u64::from(run.feature) || last >= end).then_some("its features are not in its run")
+            refuse_if(first < u64::from(run.feature) || last >= end, "its features are not in its run")
         })
     }
 
@@ -313,7 +319,7 @@ impl Validator<'_> {
     fn code(&self) -> Result<(), ReadError> {
         let view = self.view;
         self.each("instruction", view.code(), |check, number, row| {
-            let Some(operator) = Operator::from_number(row.operator) else { return Some("its operator is unknown") };
+            let Some(operator) = Operator::from_number(row.operator) else { return Err("its operator is unknown") };
             let members = Span::from_word(row.left);
             let exists = match operator {
                 Operator::In => view.members().has(members.start, members.length),
@@ -322,21 +328,20 @@ impl Validator<'_> {
                 _ if row.flags & HAS_BIG_INTEGER != 0 => (row.operand as usize) < view.big_integers().len(),
                 _ => true,
             };
-            match () {
-                () if usize::from(row.slot) >= view.slots().len() => Some("its slot does not exist"),
-                () if !exists || !check.is_text(row.text) => Some("what it compares with does not exist"),
-                () if ![row.on_true, row.on_false].iter().all(|next| check.is_place(*next) && *next > number) => {
-                    Some("it does not go forward")
-                }
-                () => None,
-            }
+            refuse_if(usize::from(row.slot) >= view.slots().len(), "its slot does not exist")?;
+            refuse_if(!exists || !check.is_text(row.text), "what it compares with does not exist")?;
+            refuse_if(
+                ![row.on_true, row.on_false].iter().all(|next| check.is_place(*next) && *next > number),
+                "it does not go forward",
+            )?;
+            Ok(())
         })
     }
 
     fn operands(&self) -> Result<(), ReadError> {
         let view = self.view;
         self.each("big integer", view.big_integers(), |check, _, row| {
-            (!check.is_text(row.digits)).then_some("its digits are outside or no UTF-8")
+            refuse_if(!check.is_text(row.digits), "its digits are outside or no UTF-8")
         })?;
         // Programs must follow each other, so that checking all of them is linear.
         let end = Cell::new(0);
@@ -345,25 +350,27 @@ impl Validator<'_> {
             end.set(program.start.saturating_add(program.length));
             follows
         };
-        self.each("combined DFA", view.combined_dfas(), |_, _, row| match () {
-            () if !follows(row.program) => Some("its program is outside, or overlaps that of an earlier row"),
-            () if !view.accept_sets().has(row.accept_sets.start, row.accept_sets.length) => {
-                Some("its accept sets do not exist")
-            }
-            () if !view.pattern_predicates().has(row.pattern_predicates.start, row.pattern_predicates.length) => {
-                Some("its predicates do not exist")
-            }
-            () => automaton::validate(row.program.of(view.programs())).err(),
+        self.each("combined DFA", view.combined_dfas(), |_, _, row| {
+            refuse_if(!follows(row.program), "its program is outside, or overlaps that of an earlier row")?;
+            refuse_if(
+                !view.accept_sets().has(row.accept_sets.start, row.accept_sets.length),
+                "its accept sets do not exist",
+            )?;
+            refuse_if(
+                !view.pattern_predicates().has(row.pattern_predicates.start, row.pattern_predicates.length),
+                "its predicates do not exist",
+            )?;
+            automaton::validate(row.program.of(view.programs()))
         })?;
         self.each("pattern", view.patterns(), |_, _, row| {
             if !follows(row.program) {
-                return Some("its program is outside, or overlaps that of an earlier row");
+                return Err("its program is outside, or overlaps that of an earlier row");
             }
             let program = row.program.of(view.programs());
             match row.kind {
-                AUTOMATON => automaton::validate(program).err(),
-                BACKTRACKING => backtrack::validate(program).err(),
-                _ => Some("its kind is unknown"),
+                AUTOMATON => automaton::validate(program),
+                BACKTRACKING => backtrack::validate(program),
+                _ => Err("its kind is unknown"),
             }
         })
     }
@@ -378,34 +385,28 @@ impl Validator<'_> {
                 FLAG => ((row.argument & 0x00ff_ffff) as usize) < view.features().len(),
                 _ => false,
             };
-            match () {
-                () if !check.is_text(row.name) => Some("its name is outside or no UTF-8"),
-                () if number as usize >= SLOTS => Some("there are more than 65535"),
-                () if !argument_exists => Some("what it is derived from does not exist"),
-                () => None,
-            }
+            refuse_if(!check.is_text(row.name), "its name is outside or no UTF-8")?;
+            refuse_if(number as usize >= SLOTS, "there are more than 65535")?;
+            refuse_if(!argument_exists, "what it is derived from does not exist")?;
+            Ok(())
         })?;
         let next = Cell::new(0);
-        self.each("derived slot", view.derived(), |_, _, row| match () {
-            () if row.word as usize >= view.slots().len() => Some("it does not exist"),
-            () if next.replace(row.word + 1) > row.word => Some("it is not behind the one before"),
-            () => None,
+        self.each("derived slot", view.derived(), |_, _, row| {
+            refuse_if(row.word as usize >= view.slots().len(), "it does not exist")?;
+            refuse_if(next.replace(row.word + 1) > row.word, "it is not behind the one before")?;
+            Ok(())
         })?;
         self.each("literal", view.literals(), |check, _, row| {
-            (!check.is_text(row.token)).then_some("its token is outside or no UTF-8")
+            refuse_if(!check.is_text(row.token), "its token is outside or no UTF-8")
         })?;
         self.names("trait name", view.trait_names(), view.slots().len(), |row| row.slot)?;
         // Names must be distinct, and each must be in the blob once. Otherwise reading all of them is not linear.
         let names = Total::of(view.blob.len());
         self.each("trait name", view.trait_names(), |_, _, row| {
-            let slot = view.slots().get(row.slot.checked_sub(1)?)?;
-            match () {
-                () if !names.has_room_for(slot.name.length) => Some("its name overlaps that of an earlier row"),
-                () if row.name_key() != NameKey::of(view.bytes(slot.name)) => {
-                    Some("its numbers are not those of its name")
-                }
-                () => None,
-            }
+            let Some(slot) = row.slot.checked_sub(1).and_then(|slot| view.slots().get(slot)) else { return Ok(()) };
+            names.take(slot.name.length, "its name overlaps that of an earlier row")?;
+            refuse_if(row.name_key() != NameKey::of(view.bytes(slot.name)), "its numbers are not those of its name")?;
+            Ok(())
         })
     }
 }

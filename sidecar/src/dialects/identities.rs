@@ -153,11 +153,10 @@ fn read<'a, const FAST: bool, B: AsRef<[u8]>>(
 
 /// Refuses a name that is longer than `limit`, as `too_long`, or that has the character U+0000.
 fn check_name(name: &Name<'_>, limit: usize, too_long: Problem, scratch: &mut String) -> Result<(), Problem> {
-    match () {
-        () if name.is_longer_than(limit, scratch) => Err(too_long),
-        () if name.has_null(scratch) => Err(Problem::NullCharacter),
-        () => Ok(()),
+    if name.is_longer_than(limit, scratch) {
+        return Err(too_long);
     }
+    if name.has_null(scratch) { Err(Problem::NullCharacter) } else { Ok(()) }
 }
 
 /// Counts another list of traits, up to [`MAX_REPETITIONS`].

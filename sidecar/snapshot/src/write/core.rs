@@ -378,7 +378,7 @@ impl Builder {
                 entry,
                 flags: if segment.identity_free { IDENTITY_FREE } else { 0 },
                 masks: *masks,
-                id: segment.id.parse().unwrap_or(0),
+                id: segment.id.parse().unwrap_or(0), // for people only: an id beyond the field becomes 0
             };
             segments.push(&row)?;
         }

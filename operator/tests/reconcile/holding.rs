@@ -229,3 +229,19 @@ async fn edited_source_needs_no_approval() {
     is(&cluster.last_status(), "Published", ("True", "Published"));
     assert_eq!(cluster.last_status()["features"], 1);
 }
+
+/// A server whose clock is wrong, or a person who wants to stop all changes, states a time in the future once.
+#[tokio::test]
+async fn document_of_the_future_holds_back_no_later_one() {
+    let (cluster, upstream) = (Cluster::default(), Upstream::start(&document(3, "9999-01-01T00:00:00Z")).await);
+    let (spec, origins) = (upstream.spec(), [upstream.origin.clone()]);
+    let mut operator = Operator::start_with(&cluster, &origins);
+    operator.turn(fenv(1, &spec)).await;
+    let before = cluster.get(CORE);
+    let mut genuine = document(3, LATER);
+    genuine["feature_states"][0]["feature_state_value"] = json!("changed");
+    upstream.serve(&genuine);
+    operator.turn(object(&cluster, 2, &spec, None)).await;
+    is(&cluster.last_status(), "Published", ("True", "Published"));
+    assert_ne!(cluster.get(CORE), before);
+}

@@ -1,5 +1,9 @@
 //! Compile step: compiles a document in a child process. This process does not parse the document.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+
 use super::source_state::Provenance;
 use crate::{
     compiler::{Compiler, Error, Request, Response, Task},
@@ -12,6 +16,9 @@ use crate::{
     publish::Snapshot,
     source::fetch::{CachedVersion, EnvironmentKey, FetchedDocument},
 };
+
+/// Time by which the clock of a source may be ahead of this machine's.
+const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 /// Compiled document, before the guard check.
 #[derive(Debug)]
@@ -51,18 +58,25 @@ pub(crate) async fn compile(
     let answer = compiler.compile(environment.namespace(), Request { task, pages }).await;
     drop(reservation);
     step.end(answer.as_ref().map_or_else(|error| error.reason().into(), |_| Outcome::Done));
-    let answer = answer?;
+    let mut answer = answer?;
     metrics.environments.set_findings(&environment.name, answer.finding_count);
+    let stated = answer.about.updated_at.clone();
+    answer.about.updated_at.take_if(|at| !is_past(at, Timestamp::now()));
     let updated_at = answer.about.updated_at.as_deref();
     let provenance = Provenance {
         client_key: answer.about.client_key.clone(),
         updated_at: updated_at.and_then(|at| at.parse().ok()),
     };
     let version = arrival.cached_version(updated_at);
-    Ok(CompiledDocument { compiled: compiled(environment, answer), version, provenance })
+    Ok(CompiledDocument { compiled: compiled(environment, answer, stated), version, provenance })
 }
 
-fn compiled(environment: &Environment<'_>, answer: Response) -> Compiled {
+/// Returns false for a time in the future: every genuine document would count as older than this one, and no change as news.
+fn is_past(updated_at: &str, now: Timestamp) -> bool {
+    updated_at.parse::<Timestamp>().is_ok_and(|at| now.checked_add(CLOCK_SKEW).is_ok_and(|latest| at <= latest))
+}
+
+fn compiled(environment: &Environment<'_>, answer: Response, stated: Option<String>) -> Compiled {
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let counts = answer.summary;
     let contents = Contents {
@@ -70,10 +84,29 @@ fn compiled(environment: &Environment<'_>, answer: Response) -> Compiled {
         segments: count(counts.segments),
         overrides: count(counts.identity_overrides),
         bytes: count(counts.bytes),
-        updated_at: answer.about.updated_at.clone(),
+        updated_at: stated,
         findings: answer.findings.clone(),
         finding_count: count(answer.finding_count),
     };
     let baseline = GuardBaseline::of(&answer.about, &environment.spec.source);
     Compiled { snapshot: Snapshot::from(answer), contents, baseline }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_the_future_is_no_time_of_a_document() {
+        let now: Timestamp = "2026-11-27T12:00:00Z".parse().unwrap();
+        for (at, expected) in [
+            ("2026-11-27T11:59:59.123456+00:00", true),
+            ("2026-11-27T14:04:59+02:00", true),
+            ("2026-11-27T12:05:01Z", false),
+            ("9999-01-01T00:00:00Z", false),
+            ("yesterday", false),
+        ] {
+            assert_eq!(is_past(at, now), expected, "{at}");
+        }
+    }
 }

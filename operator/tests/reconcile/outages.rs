@@ -108,6 +108,61 @@ async fn full_cluster_is_written_to_with_back_off_and_recovers() {
     assert!(wait(&action) > Duration::from_secs(10), "there is nothing left to repeat: {action:?}");
 }
 
+/// Accepts a second document whose publication fails, and deletes the document. Returns the objects that pods mount.
+async fn accept_without_publication(cluster: &Cluster, operator: &mut Operator) -> Value {
+    cluster.put(&flags(&document("a")));
+    operator.turn(fenv(1, &json!({}))).await;
+    let published = cluster.get(CORE).unwrap()["binaryData"].clone();
+    cluster.put(&flags(&document("b")));
+    cluster.refuse(CORE, 500, NO_SPACE);
+    pass(INTERVAL * 2).await;
+    operator.turn(reported(cluster, 1)).await;
+    is(&cluster.last_status(), "Published", ("False", "WriteFailed"));
+    cluster.relent();
+    cluster.take("flags");
+    published
+}
+
+/// An edit may exist to keep a revision out that could not be published so far. Only its document shows whether it does.
+#[tokio::test]
+async fn unpublished_revision_waits_for_read_after_edit_that_may_exclude_it() {
+    let other = json!({"source": {"document": {"configMapKeyRef": {"name": "other", "key": "environment.json"}}}});
+    for (edit, source) in [(json!({"prune": {"features": {"exclude": ["b"]}}}), "flags"), (other, "other")] {
+        let cluster = Cluster::default();
+        let mut operator = Operator::start(&cluster);
+        let published = accept_without_publication(&cluster, &mut operator).await;
+        let mut edited = fenv(2, &edit);
+        edited["status"] = cluster.last_status();
+        for _ in 0..2 {
+            operator.turn(edited.clone()).await;
+            is(&cluster.last_status(), "Accepted", ("False", "ConfigMapNotFound"));
+            assert_eq!(cluster.get(CORE).unwrap()["binaryData"], published, "{edit}");
+            // A deleted object is restored, too.
+            cluster.take(CORE);
+            pass(INTERVAL * 2).await;
+        }
+        let mut readable = flags(&document("c"));
+        readable["metadata"]["name"] = json!(source);
+        cluster.put(&readable);
+        operator.turn(edited).await;
+        is(&cluster.last_status(), "Published", ("True", "Published"));
+        assert_ne!(cluster.get(CORE).unwrap()["binaryData"], published, "{edit}");
+    }
+}
+
+#[tokio::test]
+async fn unpublished_revision_is_published_after_edit_that_cannot_exclude_it() {
+    let cluster = Cluster::default();
+    let mut operator = Operator::start(&cluster);
+    let published = accept_without_publication(&cluster, &mut operator).await;
+    let mut edited = reported(&cluster, 2);
+    edited["spec"]["revisionHistoryLimit"] = json!(2);
+    operator.turn(edited).await;
+    is(&cluster.last_status(), "Accepted", ("False", "ConfigMapNotFound"));
+    is(&cluster.last_status(), "Published", ("True", "Published"));
+    assert_ne!(cluster.get(CORE).unwrap()["binaryData"], published);
+}
+
 /// A status that could not be written is kept: the operator writes it as soon as possible, even without a change.
 #[tokio::test]
 async fn refused_status_is_written_later() {

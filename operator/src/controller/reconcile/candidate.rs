@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::read::compile::Compiled;
 use crate::{
-    api::Revision,
+    api::{FeatureEnvironmentSpec, PruneRules, Revision, Serve, Source},
     controller::report::{Contents, Failure},
     guard::GuardBaseline,
     publish::Snapshot,
@@ -23,6 +23,30 @@ pub(super) struct Accepted {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) contents: Contents,
     pub(super) baseline: GuardBaseline,
+    selection: Selection,
+}
+
+/// Fields of the spec that decide which snapshot a source gives. An edit of another field excludes none: the guard checks
+/// no accepted revision again.
+#[derive(Debug, PartialEq, Eq)]
+struct Selection {
+    source: Source,
+    prune: PruneRules,
+    serve: Serve,
+}
+
+impl Selection {
+    fn of(spec: &FeatureEnvironmentSpec) -> Self {
+        let FeatureEnvironmentSpec { source, prune, serve, .. } = spec.clone();
+        Self { source, prune, serve }
+    }
+}
+
+impl Accepted {
+    /// True if no edit since then may exclude the snapshot.
+    pub(super) fn is_of(&self, spec: &FeatureEnvironmentSpec) -> bool {
+        self.selection == Selection::of(spec)
+    }
 }
 
 /// Reason why the last document has no accepted snapshot.
@@ -80,10 +104,11 @@ impl Candidate {
         self.blocked = Some(Blocked::Uncompiled(failure));
     }
 
-    /// Makes a compiled snapshot the newest one.
-    pub(super) fn accept(&mut self, compiled: Compiled) {
+    /// Makes a snapshot the newest one, which was compiled for this spec.
+    pub(super) fn accept(&mut self, compiled: Compiled, spec: &FeatureEnvironmentSpec) {
         let Compiled { snapshot, contents, baseline } = compiled;
-        self.newest = Some(Accepted { snapshot: Arc::new(snapshot), contents, baseline });
+        let selection = Selection::of(spec);
+        self.newest = Some(Accepted { snapshot: Arc::new(snapshot), contents, baseline, selection });
         self.blocked = None;
     }
 
@@ -95,12 +120,12 @@ impl Candidate {
     }
 
     /// Accepts the snapshot that waits for approval, if `approved` is its revision.
-    pub(super) fn approve(&mut self, approved: Option<&str>) {
+    pub(super) fn approve(&mut self, approved: Option<&str>, spec: &FeatureEnvironmentSpec) {
         if approved.is_none() || self.pending_revision().map(Revision::as_str) != approved {
             return;
         }
         if let Some(Blocked::Pending(compiled, _)) = self.blocked.take() {
-            self.accept(*compiled);
+            self.accept(*compiled, spec);
         }
     }
 }

@@ -130,7 +130,7 @@ async fn work(
     let stored = read.and_then(|read| store(environment, &context.memory, &observed, state, read));
     let read_failed = stored.is_err();
     let fetch = stored.unwrap_or_else(|error| failed_fetch(environment, state, &error));
-    state.candidate.approve(environment.approved_revision());
+    state.candidate.approve(environment.approved_revision(), environment.spec);
     let pin = &environment.spec.pin;
     let is_needed = recover::is_needed(pin, &state.candidate, &state.desired, &observed, read_failed);
     if state.desired.starts_recovery(is_needed, Instant::now()) {

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use crate::{
-    api::{Reason, names::FORMAT},
+    api::{FeatureEnvironmentSpec, Reason, names::FORMAT},
     controller::{
-        reconcile::{candidate::Candidate, desired::Desired, observe::Observed},
+        reconcile::{
+            candidate::Candidate,
+            desired::{Desired, PublishState},
+            observe::Observed,
+        },
         report::{Failure, Pin},
     },
     publish::{ArchivedRevision, Snapshot},
@@ -35,16 +39,15 @@ pub(crate) fn archived<'a>(
 /// Chooses the pinned snapshot, else the newest accepted one, else the last good one. `restored` is the archived
 /// snapshot that [`archived`] asked for, if it could be read.
 pub(crate) fn choose(
-    pin: &str,
+    spec: &FeatureEnvironmentSpec,
     candidate: &Candidate,
     desired: &Desired,
     observed: &Observed,
     restored: Option<Snapshot>,
 ) -> Choice {
-    let newest = candidate.newest().map(|newest| &newest.snapshot);
-    let last_good = desired.snapshot.as_ref().map(|desired| &desired.snapshot);
+    let (pin, newest) = (spec.pin.as_str(), newest(spec, candidate, observed));
     if pin.is_empty() {
-        return Choice { snapshot: newest.or(last_good).cloned(), pin: Pin::None };
+        return Choice { snapshot: newest.or(last_good(desired)).cloned(), pin: Pin::None };
     }
     let kept =
         || Pin::Published { newest: newest.map(|newest| newest.revision.clone()).filter(|newest| newest != pin) };
@@ -58,6 +61,27 @@ pub(crate) fn choose(
         }
         // A pin exists to keep the newest revision out, so no other revision is published in place of an unknown one.
         None => Choice { snapshot: desired.published_snapshot(), pin: Pin::Unknown(unknown(pin, desired, observed)) },
+    }
+}
+
+/// Returns the newest accepted snapshot, unless an edit of the spec may exclude it: only a read of the source shows that. A
+/// published one stays until then.
+fn newest<'a>(
+    spec: &FeatureEnvironmentSpec,
+    candidate: &'a Candidate,
+    observed: &Observed,
+) -> Option<&'a Arc<Snapshot>> {
+    let newest = candidate.newest()?;
+    let is_published = observed.revision.as_ref() == Some(&newest.snapshot.revision);
+    (is_published || newest.is_of(spec)).then_some(&newest.snapshot)
+}
+
+/// Returns the desired snapshot, or the published one that it replaces if the spec was edited since.
+fn last_good(desired: &Desired) -> Option<&Arc<Snapshot>> {
+    let desired = desired.snapshot.as_ref()?;
+    match &desired.state {
+        PublishState::Unpublished { replaces, is_outdated: true } => replaces.as_ref(),
+        PublishState::Unpublished { .. } | PublishState::Published => Some(&desired.snapshot),
     }
 }
 

@@ -78,12 +78,14 @@ impl Replacement {
         }
     }
 
-    /// Returns the published snapshot whose flags the record compares with those of the chosen one.
+    /// Returns the published snapshot whose flags the record compares with those of the chosen one. `None` if that is the
+    /// published one again.
     pub(super) fn compared(&self) -> Option<&Arc<Snapshot>> {
-        match &self.state {
+        let replaced = match &self.state {
             PublishState::Unpublished { replaces, .. } if !self.is_same && self.record.is_some() => replaces.as_ref(),
             PublishState::Unpublished { .. } | PublishState::Published => None,
-        }
+        };
+        replaced.filter(|replaced| replaced.revision != self.chosen.revision)
     }
 
     /// Returns the snapshot that becomes an earlier revision.
@@ -272,6 +274,20 @@ mod tests {
         let next = Replacement::of(snapshot("c"), Some(unpublished), &observed(), None);
         assert!(next.outgoing().is_none(), "pods never had b");
         assert_eq!(next.compared().map(|compared| compared.revision.as_str()), Some("a"), "pods have a");
+    }
+
+    #[test]
+    fn published_revision_in_place_of_unpublished_one_is_compared_with_none() {
+        let published = publish("a", None, Archiving::NotWanted);
+        let (unpublished, _) = Replacement::of(snapshot("b"), Some(published), &observed(), Some(&baseline())).finish(
+            None,
+            Archiving::Done,
+            RETENTION,
+        );
+        let again = Replacement::of(snapshot("a"), Some(unpublished), &observed(), Some(&baseline()));
+        assert!(again.compared().is_none() && again.outgoing().is_none(), "pods have a");
+        let (next, _) = again.finish(None, Archiving::NotWanted, RETENTION);
+        assert_eq!(next.in_pods().map(|in_pods| in_pods.revision.as_str()), Some("a"));
     }
 
     #[test]

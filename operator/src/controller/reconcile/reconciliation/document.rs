@@ -68,7 +68,7 @@ pub(super) fn store(
     let timing = Timing::of(environment.spec.refresh.interval.get());
     state.source.apply(SourceChange::Compiled { version, provenance }, timing);
     match accept(environment, observed, &state.desired, &state.candidate, compiled) {
-        Verdict::Accepted(compiled) => state.candidate.accept(compiled),
+        Verdict::Accepted(compiled) => state.candidate.accept(compiled, environment.spec),
         Verdict::HeldBack(compiled, failure) => {
             if state.candidate.hold_back(compiled, failure.clone()) {
                 let (namespace, environment) = (environment.namespace(), &environment.name.name);

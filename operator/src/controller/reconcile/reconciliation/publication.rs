@@ -87,7 +87,7 @@ async fn select(
         let record_bytes = state.desired.record_bytes(observed);
         reserve(memory, environment.namespace(), restored, record_bytes, || state.release_snapshots())?;
     }
-    Ok(choose(pin, &state.candidate, &state.desired, observed, restored))
+    Ok(choose(environment.spec, &state.candidate, &state.desired, observed, restored))
 }
 
 /// Publishes the selected snapshot, or the last good one while running pods have no room for it. `None` if there is

@@ -64,6 +64,16 @@ impl Release {
         self.install_chart(&chart, &tag, &json!({})).await
     }
 
+    /// Returns to the chart and the images of the installation before, as a user does after a bad upgrade.
+    ///
+    /// # Errors
+    ///
+    /// Returns helm's error.
+    pub async fn roll_back(&self) -> anyhow::Result<()> {
+        self.helm(&["rollback", NAME, "--wait", "--timeout", "2m"], &Value::Null).await?;
+        self.settled().await
+    }
+
     async fn install_chart(&self, chart: &str, tag: &str, more: &Value) -> anyhow::Result<()> {
         self.cluster.own_namespace(SYSTEM, "system").await?;
         let image = |name: &str| json!({"repository": self.cluster.repository(name), "tag": tag});

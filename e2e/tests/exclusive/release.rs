@@ -144,7 +144,7 @@ async fn rollback_to_previous_version_lets_its_pods_follow_again() -> anyhow::Re
         case.core_until("storefront", "it is published in today's format", |_| true).await?;
         let between = case.pod(&App::new("between").inject("storefront")).await?;
 
-        release.install_previous().await?;
+        release.roll_back().await?;
         let after = case.pod(&App::new("after").inject("storefront")).await?;
         case.flip("storefront", "checkout", &json!({"enabled": true, "value": "express"})).await?;
         case.poke("app").await?;

@@ -94,7 +94,7 @@ impl DesiredSnapshot {
 #[derive(Debug)]
 pub(super) enum Recovery {
     /// The snapshot was read.
-    Found(DesiredSnapshot),
+    Found(Box<DesiredSnapshot>),
     /// No snapshot is published.
     NotFound,
     /// The snapshot could not be read, or has no room in memory. It is read again after this time.
@@ -152,7 +152,7 @@ impl Desired {
     /// Takes the snapshot that was read back.
     pub(super) fn recovered(&mut self, recovery: Recovery, now: Instant) {
         (self.snapshot, self.next_recovery) = match recovery {
-            Recovery::Found(snapshot) => (Some(snapshot), None),
+            Recovery::Found(snapshot) => (Some(*snapshot), None),
             Recovery::NotFound => (None, None),
             Recovery::Postponed(pause) => (None, Some(now + pause)),
         };

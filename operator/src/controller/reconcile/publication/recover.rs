@@ -46,7 +46,7 @@ pub(crate) async fn recover(
     match publisher.read_published(destination).await {
         Ok(None) => Recovery::NotFound,
         Ok(Some((snapshot, record))) => match reserve_read(environment, memory, snapshot, record.as_ref()) {
-            Some(snapshot) => Recovery::Found(DesiredSnapshot::published(Arc::new(snapshot), record)),
+            Some(snapshot) => Recovery::Found(Box::new(DesiredSnapshot::published(Arc::new(snapshot), record))),
             None => Recovery::Postponed(MEMORY_PAUSE),
         },
         Err(error) => {

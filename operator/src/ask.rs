@@ -13,6 +13,7 @@
 //! | `failure`, `cluster` | requests with a time limit; a refused one names the missing right |
 //! | `published` | reads the published revision or an earlier one back from its objects |
 //! | `used` | asks running pods how often flags were used |
+//! | `exposition` | parses metrics of pods |
 //! | `answer` | an answer as text with aligned columns, or as JSON |
 //! | `explain`, `flags`, `inspect`, `size`, `diff`, `history`, `pods`, `sign`, `edit`, `check` | one command each; `edit` has those that write |
 //!
@@ -27,6 +28,7 @@ mod completion;
 mod diff;
 mod edit;
 mod explain;
+mod exposition;
 mod failure;
 mod flags;
 mod history;

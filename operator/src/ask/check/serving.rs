@@ -15,7 +15,7 @@ use rustls::{
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, parse_x509_certificate};
 
 use super::facts::{Deployed, Fault, Given, Leaf, Registration, Replica, Serving};
-use crate::ask::{cluster::Cluster, failure::Failure};
+use crate::ask::{cluster::Cluster, exposition::samples, failure::Failure};
 
 /// Key of the certificate in a Secret of type `kubernetes.io/tls`.
 const CERTIFICATE: &str = "tls.crt";
@@ -78,16 +78,13 @@ fn admin_port(pod: &Pod) -> u16 {
 
 /// Reads a replica's metrics. The expiry is NaN before the first certificate.
 fn replica(pod: String, metrics: &str) -> Replica {
-    let sample = |name: &str| {
-        let values = metrics.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        values.filter_map(|value| value.trim().parse::<f64>().ok()).find(|value| !value.is_nan())
-    };
-    let time = |name: &str| Timestamp::from_second(sample(name)? as i64).ok();
+    let time = |metric: &str| samples(metrics, metric).find_map(|sample| sample.time());
+    let failures = samples(metrics, "remora_webhook_certificate_failures_total").find_map(|sample| sample.number());
     Replica {
         pod,
         certificate: time("remora_webhook_certificate_expiry_timestamp_seconds"),
         authority: time("remora_webhook_authority_expiry_timestamp_seconds"),
-        failures: sample("remora_webhook_certificate_failures_total").unwrap_or_default() as u64,
+        failures: failures.unwrap_or_default() as u64,
         problem: None,
     }
 }

@@ -92,8 +92,7 @@ async fn read_past(
     live: &str,
     revision: &str,
 ) -> Result<Published, Failure> {
-    let record: Option<Record> =
-        core.annotations.get(annotation::RECORD).and_then(|record| serde_json::from_str(record).ok());
+    let record = core.annotations.get(annotation::RECORD).and_then(|record| Record::parse(record));
     let history = record.map(|record| record.history).unwrap_or_default();
     let Some(past) = history.iter().find(|past| past.revision == *revision) else {
         let kept: Vec<&str> = std::iter::once(live).chain(history.iter().map(|past| past.revision.as_str())).collect();

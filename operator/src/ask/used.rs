@@ -15,6 +15,9 @@ use crate::{api::names::EnvironmentName, rollout::sidecar::Uses};
 /// Largest number of pods that are asked.
 const ASKED_MAX: usize = 200;
 
+/// Largest number of characters of an error about what a sidecar sent.
+const QUOTED_MAX: usize = 1_000;
+
 /// Uses of the flags of a snapshot, summed over the sidecars that answered.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Used {
@@ -38,6 +41,8 @@ impl Used {
     fn add(&mut self, answer: Result<String, Failure>) {
         let uses = answer.and_then(|text| {
             serde_json::from_str::<Uses>(&text).map_err(|error| {
+                // The error may quote all that the pod sent.
+                let error: String = error.to_string().chars().take(QUOTED_MAX).collect();
                 Failure::Unreadable(format!("a sidecar answers as no sidecar of this version does: {error}"))
             })
         });
@@ -103,5 +108,17 @@ mod tests {
             used.add(Ok(format!(r#"{{"process": "p", "ageMs": 1, "uses": {{"banner": 3, {}}}}}"#, names.join(","))));
         }
         assert_eq!((used.of("banner"), used.of("x1"), used.flags.len()), (Some(6), Some(0), 1));
+    }
+
+    #[test]
+    fn error_about_what_a_sidecar_sent_is_bounded() {
+        let mut used = Used::default();
+        used.add(Ok(format!(r#"{{"process": "p", "ageMs": "{}"}}"#, "x".repeat(1 << 20))));
+        let shown = used.to_string();
+        assert!(
+            shown.contains("answers as no sidecar of this version does") && shown.len() < 2 * QUOTED_MAX,
+            "{}",
+            shown.len()
+        );
     }
 }

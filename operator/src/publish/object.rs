@@ -9,7 +9,7 @@ use super::{
     core::{Content, CoreLocation},
     owner::{self, Owner, is_our_apply},
     record::Record,
-    record_bounds::{RECORD_BYTES, record_digest},
+    record_bounds::record_digest,
 };
 use crate::api::{Revision, names::annotation};
 
@@ -116,11 +116,9 @@ fn annotations(content: &Content<'_>) -> BTreeMap<String, String> {
     ])
 }
 
-/// Parses the record in a core's annotation. `None` if the annotation is missing, cannot be parsed, or names more than the
-/// operator writes: each copy that it names is looked for.
+/// Parses the record in a core's annotation. `None` if the annotation is missing, or is no record of the operator.
 pub(super) fn record(core: &ObjectMeta) -> Option<Record> {
-    let text = owner::annotation(core, annotation::RECORD).filter(|text| text.len() <= RECORD_BYTES)?;
-    serde_json::from_str(text).ok().filter(Record::is_bounded)
+    Record::parse(owner::annotation(core, annotation::RECORD)?)
 }
 
 fn carries(found: Option<&BTreeMap<String, String>>, wanted: &BTreeMap<String, String>) -> bool {

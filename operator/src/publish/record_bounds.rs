@@ -35,6 +35,14 @@ pub struct Evicted {
 }
 
 impl Record {
+    /// Parses the record in a core's annotation. `None` if the text is no record, or names more than the operator writes:
+    /// each copy that it names is looked for.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let record = if text.len() <= RECORD_BYTES { serde_json::from_str(text).ok() } else { None };
+        record.filter(Self::is_bounded)
+    }
+
     /// Removes the oldest revisions that the record has no room for: first of the other kind, then those that were dropped,
     /// then of the history, except those in `needed`.
     pub fn evict(&mut self, needed: &[&str]) -> Evicted {
@@ -62,7 +70,7 @@ impl Record {
 
     /// True if the operator may have written this record: no list is longer than [`Record::evict`] leaves it, all revisions
     /// have the form of one, and all files are ones that a snapshot has.
-    pub(super) fn is_bounded(&self) -> bool {
+    fn is_bounded(&self) -> bool {
         let lists = [&self.history, &self.dropped, &self.archived_in_other_kind];
         let mut pasts = lists.into_iter().flatten();
         lists.iter().all(|list| list.len() <= REVISIONS)

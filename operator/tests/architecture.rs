@@ -92,6 +92,7 @@ fn steps_of_reconciliation_import_no_whole_state() {
     let expected = [
         "controller::reconcile::context",
         "controller::reconcile::reconciliation",
+        "controller::reconcile::reconciliation::document",
         "controller::reconcile::reconciliation::facts",
         "controller::reconcile::reconciliation::publication",
         "controller::reconcile::reconciliation::tasks",

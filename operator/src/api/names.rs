@@ -78,7 +78,7 @@ pub mod annotation {
     pub const CONFIRM: &str = "remora.dev/confirm";
     /// On FeatureEnvironments: request for a fetch now. Each new value is one request.
     pub const REFRESH: &str = "remora.dev/refresh";
-    /// On published cores: number of files with identity overrides.
+    /// On published cores and overrides objects: number of overrides files of the revision.
     pub const OVERRIDES_FILES: &str = "remora.dev/overrides-files";
     /// On published objects: SHA-256 of the file that the object carries.
     pub const CONTENT: &str = "remora.dev/content";

@@ -87,7 +87,7 @@ pub async fn reconcile(
     context.publisher.ready().await;
     let environment = Environment::new(environment);
     let Some(_turn) = context.turns.begin(&environment.name) else {
-        // `Turns` sends a trigger when the turn comes. The requeue covers a trigger that is lost.
+        // `ReconciliationTurns` sends a trigger when the turn comes. The requeue covers a trigger that is lost.
         return Ok(Action::requeue(schedule::UPKEEP));
     };
     let _under_way = context.under_way.begin(&environment.name, &environment.uid, &environment.deletion);

@@ -32,7 +32,7 @@ pub use self::metrics::Metrics;
 use self::{
     candidates::{Candidate, Candidates},
     events::EventWriter,
-    evict::{EVICTIONS_MAX, EvictionOutcome, Evictor, Turns, choose},
+    evict::{EVICTIONS_MAX, EvictionOutcome, EvictionTurns, Evictor, choose},
 };
 use crate::injection::{MissingSidecar, pods};
 
@@ -104,7 +104,7 @@ pub struct Auditor {
     candidates: Candidates,
     events: EventWriter,
     evictor: Option<Evictor>,
-    turns: Turns,
+    turns: EvictionTurns,
     metrics: Metrics,
     works_since: watch::Receiver<Option<Timestamp>>,
     /// Verdict on each candidate that exists. A verdict stays correct, because the containers of a pod do not change.
@@ -128,7 +128,7 @@ impl Auditor {
         Auditor {
             events: EventWriter::new(client.clone(), instance),
             evictor: options.evict.then(|| Evictor::new(client.clone())),
-            turns: Turns::default(),
+            turns: EvictionTurns::default(),
             candidates: Candidates::new(client, options),
             metrics,
             works_since,

@@ -6,7 +6,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::{bounds::Bounds, deletion::UnderWay, read::Reader, state::States, turns::Turns};
+use super::{bounds::Bounds, deletion::UnderWay, read::Reader, state::States, turns::ReconciliationTurns};
 use crate::{
     compiler::Compiler,
     controller::{metrics::Metrics, report::Reports},
@@ -58,7 +58,7 @@ pub struct Context {
     pub(super) reports: Reports,
     pub(super) metrics: Metrics,
     pub(super) states: States,
-    pub(super) turns: Turns,
+    pub(super) turns: ReconciliationTurns,
     pub(super) under_way: UnderWay,
     pub(super) streams: Streams,
     pub(super) observer: Observer,
@@ -98,7 +98,7 @@ impl Context {
             publishes_secrets,
         } = deps;
         let (trigger_sender, trigger_requests) = TriggerSender::new();
-        let turns = Turns::new(&bounds.reconciliations, trigger_sender.clone());
+        let turns = ReconciliationTurns::new(&bounds.reconciliations, trigger_sender.clone());
         let nudger = Nudger::new(client.clone(), pods.clone(), bounds.patches.clone());
         Self {
             collector: Collector::new(

@@ -31,7 +31,7 @@ impl Default for ReconciliationPermits {
 
 /// Turns of the environments of one controller.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct ReconciliationTurns {
     places: FairSemaphore,
     queue: Arc<Mutex<Queue>>,
     triggers: TriggerSender,
@@ -52,7 +52,7 @@ struct WaitingTurn {
     permit: Option<Permit>,
 }
 
-impl Turns {
+impl ReconciliationTurns {
     pub(super) fn new(places: &ReconciliationPermits, triggers: TriggerSender) -> Self {
         Self { places: places.0.clone(), queue: Arc::default(), triggers }
     }
@@ -106,9 +106,9 @@ mod tests {
     use super::*;
     use crate::source::trigger::TriggerRequest;
 
-    fn turns(places: &ReconciliationPermits) -> (Turns, Receiver<TriggerRequest>) {
+    fn turns(places: &ReconciliationPermits) -> (ReconciliationTurns, Receiver<TriggerRequest>) {
         let (triggers, requests) = TriggerSender::new();
-        (Turns::new(places, triggers), requests)
+        (ReconciliationTurns::new(places, triggers), requests)
     }
 
     fn shop(name: &str) -> NamespacedName {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     /// Begins reconciliations of so many environments of a namespace. Returns those that have a turn.
-    fn begin(turns: &Turns, namespace: &str, count: usize) -> Vec<Permit> {
+    fn begin(turns: &ReconciliationTurns, namespace: &str, count: usize) -> Vec<Permit> {
         (0..count).filter_map(|number| turns.begin(&NamespacedName::new(namespace, &number.to_string()))).collect()
     }
 

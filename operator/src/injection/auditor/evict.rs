@@ -52,14 +52,14 @@ pub(super) fn choose(missing: Vec<Candidate>, works_since: Timestamp) -> Vec<Can
 /// Turns of namespaces, and of the pods in each. Without turns, pods whose evictions are always blocked would keep other
 /// pods from being tried.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct EvictionTurns {
     /// Namespace of the last attempt.
     namespace: String,
     /// Name of the pod that was tried last, by namespace.
     pods: HashMap<String, String>,
 }
 
-impl Turns {
+impl EvictionTurns {
     /// Returns the pods to try now, at most [`ATTEMPTS_MAX`]: in each round one of each namespace. Both the namespaces and
     /// the pods of a namespace are ordered by name, and begin after the one that was tried last.
     pub(super) fn order(&mut self, chosen: Vec<Candidate>) -> Vec<Candidate> {
@@ -186,7 +186,7 @@ mod tests {
         let missing =
             || [pods_of("crowded", &numbers), pods_of("shop", &["web", "api"]), pods_of("zoo", &["ape"])].concat();
         let names = |pods: &[Candidate]| pods.iter().take(6).map(|pod| pod.name.clone()).collect::<Vec<_>>();
-        let mut turns = Turns::default();
+        let mut turns = EvictionTurns::default();
         let first = turns.order(missing());
         assert_eq!(first.len(), ATTEMPTS_MAX);
         assert_eq!(names(&first), ["000", "api", "ape", "001", "web", "002"]);

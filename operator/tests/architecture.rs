@@ -91,11 +91,11 @@ fn steps_of_reconciliation_import_no_whole_state() {
         imports.into_iter().filter(|import| import.to == whole).map(|import| import.from.join("::")).collect();
     let expected = [
         "controller::reconcile::context",
-        "controller::reconcile::reconciliation",
-        "controller::reconcile::reconciliation::document",
-        "controller::reconcile::reconciliation::facts",
-        "controller::reconcile::reconciliation::publication",
-        "controller::reconcile::reconciliation::tasks",
+        "controller::reconcile::sequence",
+        "controller::reconcile::sequence::document",
+        "controller::reconcile::sequence::facts",
+        "controller::reconcile::sequence::publication",
+        "controller::reconcile::sequence::tasks",
     ];
     assert_eq!(importers, expected.map(str::to_owned).into());
 }

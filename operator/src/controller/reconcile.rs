@@ -18,7 +18,7 @@
 //! | collect | `background/collect` | starts the task that sends the uses of flags to the source |
 //! | report | `report` | writes the status, and an Event for each change of it |
 //!
-//! `reconciliation` runs the steps in this order, and collects what they return as the facts of the report. The state
+//! `sequence` runs the steps in this order, and collects what they return as the facts of the report. The state
 //! between two reconciliations is a value for each step that needs one (`state`). While a source or a compilation is slow,
 //! `publication/restore` restores published objects. `run` watches the objects whose changes
 //! cause reconciliations.
@@ -40,10 +40,10 @@ mod memory;
 mod observe;
 mod publication;
 mod read;
-mod reconciliation;
 mod report;
 mod run;
 mod schedule;
+mod sequence;
 mod state;
 mod turns;
 
@@ -93,9 +93,9 @@ pub async fn reconcile(
     let _under_way = context.under_way.begin(&environment.name, &environment.uid, &environment.deletion);
     let mut state = match context.states.take(&environment.uid) {
         Some(state) => state,
-        None => reconciliation::first_state(&environment, &context).await,
+        None => sequence::first_state(&environment, &context).await,
     };
-    let next = reconciliation::run(&environment, &context, &mut state).await;
+    let next = sequence::run(&environment, &context, &mut state).await;
     context.states.put(environment.uid, state);
     Ok(next)
 }

@@ -111,6 +111,17 @@ pub(crate) fn read<B: AsRef<[u8]>>(
     context
 }
 
+/// Reads the members of one context into the request state.
+struct ContextReader<'s, 'r, B> {
+    snapshot: &'s Snapshot<B>,
+    scratch: &'s mut Scratch,
+    entity_tag: EntityTag,
+    /// The identifier, of which the last one counts.
+    identifier: Result<Option<Name<'r>>, InvalidContext>,
+    /// The first part of a trait that is longer than Flagsmith allows.
+    too_long: Option<&'static str>,
+}
+
 /// Reads to the end of the context even if it is refused: malformed JSON behind it is reported first.
 fn read_context<B: AsRef<[u8]>>(
     reader: &mut Reader<'_>,
@@ -119,18 +130,17 @@ fn read_context<B: AsRef<[u8]>>(
     scratch: &mut Scratch,
     entity_tag: EntityTag,
 ) -> Result<Result<u64, InvalidContext>, Malformed> {
-    let mut identifier = Ok(None);
-    let mut too_long = None;
+    let mut context = ContextReader { snapshot, scratch, entity_tag, identifier: Ok(None), too_long: None };
     let mut nested = None;
     while let Some(name) = reader.next_member(&mut members)? {
         let place = reader.clone();
         let value = reader.value()?;
         if name.is("traits") && value == Value::Object {
             nested = Some(place);
-        } else if matches!(value, Value::Array | Value::Object) && !name.is("targetingKey") {
-            take_printed(name, place, &mut too_long, snapshot, scratch, entity_tag)?;
-        } else {
-            take_member(name, value, &mut identifier, &mut too_long, snapshot, scratch, entity_tag);
+        } else if name.is("targetingKey") {
+            context.take_identifier(value);
+        } else if !(name.is("transient") && matches!(value, Value::Bool(_))) {
+            context.take_trait(name, value, place)?;
         }
     }
     if let Some(mut reader) = nested
@@ -139,29 +149,84 @@ fn read_context<B: AsRef<[u8]>>(
         while let Some(name) = reader.next_member(&mut members)? {
             let place = reader.clone();
             let value = reader.value()?;
-            if matches!(value, Value::Array | Value::Object) {
-                take_printed(name, place, &mut too_long, snapshot, scratch, entity_tag)?;
-            } else {
-                take_trait(name, value, &mut too_long, snapshot, scratch, entity_tag);
-            }
+            context.take_trait(name, value, place)?;
         }
     }
-    if let Some(problem) = too_long {
-        return Ok(Err(InvalidContext::Context(problem)));
+    Ok(context.finish())
+}
+
+impl<'r, B: AsRef<[u8]>> ContextReader<'_, 'r, B> {
+    #[inline(always)]
+    fn take_identifier(&mut self, value: Value<'r>) {
+        self.identifier = match value {
+            Value::String(text) => Ok(Some(Name::stripped(text))),
+            Value::Null => Ok(None),
+            _ => Err(InvalidContext::Context("the targetingKey is not a string")),
+        };
     }
-    Ok(identifier.and_then(within_limit).map(|identifier| {
+
+    /// Sets a trait. `place` is the reader before the value.
+    #[inline(always)]
+    fn take_trait(&mut self, name: Text<'_>, value: Value<'_>, place: Reader<'_>) -> Result<(), Malformed> {
+        if matches!(value, Value::Array | Value::Object) {
+            return self.take_printed(name, place);
+        }
+        let ContextReader { snapshot, scratch, entity_tag, too_long, .. } = self;
+        if name.may_be_longer_than(MAX_NAME_CHARACTERS)
+            || matches!(value, Value::String(text) if text.may_be_longer_than(MAX_CHARACTERS))
+        {
+            *too_long = too_long.or_else(|| beyond_limits(name, value, &mut scratch.text));
+        }
+        let name = bare(name.decode(&mut scratch.name));
+        if *entity_tag == EntityTag::Wanted {
+            let position = scratch.trait_hashes.len();
+            scratch.trait_hashes.push(TraitHash::of(position, name, value, &mut scratch.text));
+        }
+        snapshot.set_trait_with(&mut scratch.request, name, || trait_value(value, &mut scratch.text));
+        Ok(())
+    }
+
+    /// Sets a trait to the text of a list or of an object, which the reader is at: Flagsmith's API stores this text. A
+    /// text that is longer than Flagsmith allows sets no trait.
+    #[cold]
+    fn take_printed(&mut self, name: Text<'_>, mut reader: Reader<'_>) -> Result<(), Malformed> {
+        let ContextReader { snapshot, scratch, entity_tag, too_long, .. } = self;
+        let text = python::text_of(&mut reader)?;
+        let text = text.as_deref();
+        *too_long = too_long.or_else(|| beyond_limits(name, Value::Null, &mut scratch.text));
+        let name = bare(name.decode(&mut scratch.name));
+        if *entity_tag == EntityTag::Wanted {
+            let position = scratch.trait_hashes.len();
+            scratch.trait_hashes.push(TraitHash::of_printed(position, name, text));
+        }
+        snapshot.set_trait(&mut scratch.request, name, text.map_or(TraitValue::Null, TraitValue::String));
+        Ok(())
+    }
+
+    /// Sets the identifier, and returns the hash of the context.
+    #[inline(always)]
+    fn finish(self) -> Result<u64, InvalidContext> {
+        let ContextReader { snapshot, scratch, entity_tag, identifier, too_long } = self;
+        if let Some(problem) = too_long {
+            return Err(InvalidContext::Context(problem));
+        }
+        let identifier = identifier.and_then(within_limit)?;
         match identifier.filter(|identifier| !identifier.is_empty()) {
             Some(identifier) => {
                 let identifier = identifier.decode(&mut scratch.text);
                 snapshot.identify(&mut scratch.request, identifier);
-                if entity_tag == EntityTag::Wanted { context_hash(identifier, &mut scratch.trait_hashes) } else { 0 }
+                Ok(if entity_tag == EntityTag::Wanted {
+                    context_hash(identifier, &mut scratch.trait_hashes)
+                } else {
+                    0
+                })
             }
             None => {
                 scratch.request.forget();
-                0
+                Ok(0)
             }
         }
-    }))
+    }
 }
 
 /// Refuses an identifier that is longer than Flagsmith allows.
@@ -174,76 +239,10 @@ fn within_limit(identifier: Option<Name<'_>>) -> Result<Option<Name<'_>>, Invali
     }
 }
 
-#[inline(always)]
-fn take_member<'a, B: AsRef<[u8]>>(
-    name: Text<'a>,
-    value: Value<'a>,
-    identifier: &mut Result<Option<Name<'a>>, InvalidContext>,
-    too_long: &mut Option<&'static str>,
-    snapshot: &Snapshot<B>,
-    scratch: &mut Scratch,
-    entity_tag: EntityTag,
-) {
-    if name.is("targetingKey") {
-        *identifier = match value {
-            Value::String(text) => Ok(Some(Name::stripped(text))),
-            Value::Null => Ok(None),
-            _ => Err(InvalidContext::Context("the targetingKey is not a string")),
-        };
-    } else if !(name.is("transient") && matches!(value, Value::Bool(_))) {
-        take_trait(name, value, too_long, snapshot, scratch, entity_tag);
-    }
-}
-
-#[inline(always)]
-fn take_trait<B: AsRef<[u8]>>(
-    name: Text<'_>,
-    value: Value<'_>,
-    too_long: &mut Option<&'static str>,
-    snapshot: &Snapshot<B>,
-    scratch: &mut Scratch,
-    entity_tag: EntityTag,
-) {
-    if name.may_be_longer_than(MAX_NAME_CHARACTERS)
-        || matches!(value, Value::String(text) if text.may_be_longer_than(MAX_CHARACTERS))
-    {
-        *too_long = too_long.or_else(|| beyond_limits(name, value, &mut scratch.text));
-    }
-    let name = bare(name.decode(&mut scratch.name));
-    if entity_tag == EntityTag::Wanted {
-        let position = scratch.trait_hashes.len();
-        scratch.trait_hashes.push(TraitHash::of(position, name, value, &mut scratch.text));
-    }
-    snapshot.set_trait_with(&mut scratch.request, name, || trait_value(value, &mut scratch.text));
-}
-
 /// Returns the name without white space around it.
 #[inline(always)]
 fn bare(name: &str) -> &str {
     if is_bare(name) { name } else { strip(name) }
-}
-
-/// Sets a trait to the text of a list or of an object, which the reader is at: Flagsmith's API stores this text. A text
-/// that is longer than Flagsmith allows sets no trait.
-#[cold]
-fn take_printed<B: AsRef<[u8]>>(
-    name: Text<'_>,
-    mut reader: Reader<'_>,
-    too_long: &mut Option<&'static str>,
-    snapshot: &Snapshot<B>,
-    scratch: &mut Scratch,
-    entity_tag: EntityTag,
-) -> Result<(), Malformed> {
-    let text = python::text_of(&mut reader)?;
-    let text = text.as_deref();
-    *too_long = too_long.or_else(|| beyond_limits(name, Value::Null, &mut scratch.text));
-    let name = bare(name.decode(&mut scratch.name));
-    if entity_tag == EntityTag::Wanted {
-        let position = scratch.trait_hashes.len();
-        scratch.trait_hashes.push(TraitHash::of_printed(position, name, text));
-    }
-    snapshot.set_trait(&mut scratch.request, name, text.map_or(TraitValue::Null, TraitValue::String));
-    Ok(())
 }
 
 /// Describes the part of a trait that is longer than Flagsmith allows, counted in characters.

@@ -13,7 +13,7 @@ use crate::counters::requests::EvaluationKind;
 use crate::dialects::validation::InvalidBody;
 use crate::dialects::values::is_too_long;
 use crate::dialects::{analytics, identities};
-use crate::environments::state::{Access, Environment, Loaded, State};
+use crate::environments::state::{Environment, Loaded, NoAccess, State};
 use crate::environments::stream::Dialect;
 use crate::http::answer::{Answer, ContentType};
 use crate::http::body::{Body, Buffer};
@@ -35,17 +35,13 @@ pub(super) fn with_key(
         r#"{"status":"unauthorized","message":"no key: send the environment's key in the header X-Environment-Key"}"#,
     );
     let Some(key) = header(parts, &ENVIRONMENT_KEY) else { return NO_KEY };
-    match state.access(key) {
-        Access::Granted(environment, serving, role) => match serving.as_ref() {
-            Some(loaded) => answer(environment, loaded, role),
-            None => not_loaded(),
-        },
-        refused => match (std::str::from_utf8(key), refused) {
-            (Err(_), _) => NO_KEY,
-            (Ok(_), Access::NotLoaded) => not_loaded(),
-            (Ok(key), _) => Answer::failure(StatusCode::UNAUTHORIZED, "unauthorized", "unknown key '", key, "'"),
-        },
-    }
+    state.with_access(key, answer).unwrap_or_else(|refused| match (std::str::from_utf8(key), refused) {
+        (Err(_), _) => NO_KEY,
+        (Ok(_), NoAccess::NotLoaded) => not_loaded(),
+        (Ok(key), NoAccess::Denied) => {
+            Answer::failure(StatusCode::UNAUTHORIZED, "unauthorized", "unknown key '", key, "'")
+        }
+    })
 }
 
 /// Answers with flags, which the request's signed header may override.
@@ -72,18 +68,16 @@ pub(super) fn environment_document(state: &State, parts: &Parts) -> Answer {
     const NOT_SERVED: &str = "{\"detail\":\"the document of this environment is not served: set spec.serve.environmentDocument of its FeatureEnvironment to true\"}";
     let key = key(parts, &ENVIRONMENT_KEY).filter(|key| key.starts_with(b"ser."));
     let Some(key) = key else { return Answer::constant(StatusCode::FORBIDDEN, NO_SERVER_KEY) };
-    match state.access(key) {
-        Access::Granted(_, serving, Role::Server) => match serving.as_ref() {
-            Some(loaded) if !loaded.snapshot.serves_document() => Answer::constant(StatusCode::NOT_FOUND, NOT_SERVED),
-            loaded => match loaded.and_then(|loaded| loaded.document.as_ref()) {
-                Some(document) => document::answer(document, parts, &state.inflate_slots),
-                None => not_loaded(),
-            },
-        },
-        Access::NotLoaded => not_loaded(),
-        Access::Granted(_, _, Role::Client) => Answer::constant(StatusCode::FORBIDDEN, NO_SERVER_KEY),
-        Access::Denied => Answer::constant(StatusCode::FORBIDDEN, UNKNOWN_KEY),
-    }
+    let answer = state.with_access(key, |_, loaded, role| match &loaded.document {
+        _ if role == Role::Client => Answer::constant(StatusCode::FORBIDDEN, NO_SERVER_KEY),
+        _ if !loaded.snapshot.serves_document() => Answer::constant(StatusCode::NOT_FOUND, NOT_SERVED),
+        Some(document) => document::answer(document, parts, &state.inflate_slots),
+        None => not_loaded(),
+    });
+    answer.unwrap_or_else(|refused| match refused {
+        NoAccess::NotLoaded => not_loaded(),
+        NoAccess::Denied => Answer::constant(StatusCode::FORBIDDEN, UNKNOWN_KEY),
+    })
 }
 
 fn not_loaded() -> Answer {
@@ -233,10 +227,13 @@ pub(super) fn uses(environment: &Environment, loaded: &Loaded, body: &[u8]) -> A
 
 /// Answers Flagsmith's realtime updates, whose path contains the key.
 pub(super) fn realtime(state: &State, parts: &Parts, key: &str) -> Answer {
-    match state.access(key.as_bytes()) {
-        Access::Granted(environment, _, Role::Client) => stream::answer(state, environment, Dialect::Flagsmith, parts),
-        Access::NotLoaded => not_loaded(),
-        Access::Granted(_, _, Role::Server) | Access::Denied => Answer::failure(
+    let answer = state.with_access(key.as_bytes(), |environment, _, role| {
+        (role == Role::Client).then(|| stream::answer(state, environment, Dialect::Flagsmith, parts))
+    });
+    match answer {
+        Ok(Some(answer)) => answer,
+        Err(NoAccess::NotLoaded) => not_loaded(),
+        Ok(None) | Err(NoAccess::Denied) => Answer::failure(
             StatusCode::UNAUTHORIZED,
             "unauthorized",
             "'",

@@ -12,7 +12,7 @@ use super::{signed, stream};
 use crate::counters::requests::EvaluationKind;
 use crate::dialects::context_hash::Tag;
 use crate::dialects::ofrep;
-use crate::environments::state::{Access, Environment, Loaded, State};
+use crate::environments::state::{Environment, Loaded, NoAccess, State};
 use crate::environments::stream::Dialect;
 use crate::http::answer::Answer;
 use crate::http::body::Buffer;
@@ -31,13 +31,13 @@ fn with_key(
 ) -> Answer {
     let key_of = |name| key(parts, name).filter(|key| !key.is_empty());
     let key = key_of(&API_KEY).or_else(|| key_of(&ENVIRONMENT_KEY));
-    match key.map_or_else(|| state.access_without_key(), |key| state.access(key)) {
-        Access::Granted(environment, serving, role) => match serving.as_ref() {
-            Some(loaded) => answer(environment, loaded, role),
-            None => not_loaded(flag),
-        },
-        Access::NotLoaded => not_loaded(flag),
-        Access::Denied => {
+    let answer = match key {
+        Some(key) => state.with_access(key, answer),
+        None => state.with_access_without_key(answer),
+    };
+    answer.unwrap_or_else(|refused| match refused {
+        NoAccess::NotLoaded => not_loaded(flag),
+        NoAccess::Denied => {
             let problem = match key {
                 Some(_) => {
                     "the key belongs to no environment of this sidecar: send the key of one of its environments in the header X-API-Key"
@@ -46,7 +46,7 @@ fn with_key(
             };
             failure(StatusCode::UNAUTHORIZED, flag, None, problem)
         }
-    }
+    })
 }
 
 /// Answers with flags, which the request's signed header may override. `flag` is the key of the flag that is asked for.

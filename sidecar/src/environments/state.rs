@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use arc_swap::{ArcSwapOption, Guard};
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use http::HeaderValue;
 use remora_snapshot::{FlagOverride, Role, Snapshot};
@@ -159,13 +159,8 @@ impl Environment {
     }
 }
 
-/// A snapshot that stays in memory while this guard exists.
-pub(crate) type Serving = Guard<Option<Arc<Loaded>>>;
-
-/// Result of looking up a key.
-pub(crate) enum Access<'a> {
-    /// The key belongs to this environment, with this role.
-    Granted(&'a Environment, Serving, Role),
+/// Reason why a request gets no access to an environment.
+pub(crate) enum NoAccess {
     /// The key is unknown, and an environment that may know it is not loaded yet.
     NotLoaded,
     /// The key is unknown.
@@ -226,32 +221,40 @@ impl State {
         }
     }
 
-    /// Finds the environment and the role of a key.
-    pub(crate) fn access(&self, key: &[u8]) -> Access<'_> {
+    /// Calls `answer` with the environment of a key, its served snapshot, and the role of the key.
+    #[inline]
+    pub(crate) fn with_access<T>(
+        &self,
+        key: &[u8],
+        answer: impl FnOnce(&Environment, &Loaded, Role) -> T,
+    ) -> Result<T, NoAccess> {
         let mut missing = false;
         for environment in &self.environments {
             let serving = environment.loaded.load();
-            match serving.as_ref().map(|loaded| loaded.snapshot.role_of(key)) {
-                Some(Some(role)) => return Access::Granted(environment, serving, role),
-                Some(None) => {}
-                None => missing = true,
+            let Some(loaded) = serving.as_ref() else {
+                missing = true;
+                continue;
+            };
+            if let Some(role) = loaded.snapshot.role_of(key) {
+                return Ok(answer(environment, loaded, role));
             }
         }
         // An environment's keys are part of its snapshot, so a key is known to be invalid only when every environment
         // is loaded.
-        if missing { Access::NotLoaded } else { Access::Denied }
+        Err(if missing { NoAccess::NotLoaded } else { NoAccess::Denied })
     }
 
-    /// Returns the access of a request without a key, where none is required: the client's role in the only
+    /// Calls `answer` for a request without a key, where none is required: with the client's role in the only
     /// environment.
-    pub(crate) fn access_without_key(&self) -> Access<'_> {
-        match self.environments.as_slice() {
-            [only] => {
-                let serving = only.loaded.load();
-                if serving.is_some() { Access::Granted(only, serving, Role::Client) } else { Access::NotLoaded }
-            }
-            _ => Access::Denied,
-        }
+    #[inline]
+    pub(crate) fn with_access_without_key<T>(
+        &self,
+        answer: impl FnOnce(&Environment, &Loaded, Role) -> T,
+    ) -> Result<T, NoAccess> {
+        let [only] = self.environments.as_slice() else { return Err(NoAccess::Denied) };
+        let serving = only.loaded.load();
+        let loaded = serving.as_ref().ok_or(NoAccess::NotLoaded)?;
+        Ok(answer(only, loaded, Role::Client))
     }
 
     /// Finds an environment by its name.

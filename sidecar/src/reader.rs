@@ -2,11 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::environments::follow::Follower;
-use crate::environments::state::State;
-use crate::http::cors::Cors;
+use crate::environments::state::{Settings, State};
 
 /// The data that a sidecar serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +31,7 @@ impl Reader {
     /// `directory` with that name.
     #[must_use]
     pub fn new(directory: &Path, environment: &str) -> Reader {
-        let state = Arc::new(State::new([environment.to_owned()], Duration::ZERO, Cors::new(&[])));
+        let state = Arc::new(State::new([environment.to_owned()], Settings::default()));
         Reader { follower: Follower::new(Arc::clone(&state), directory), state }
     }
 

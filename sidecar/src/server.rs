@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::endpoints::admin::Admin;
 use crate::endpoints::data::{Data, ListenerKind};
 use crate::environments::follow::{self, Follower};
-use crate::environments::state::State;
+use crate::environments::state::{Settings, State};
 use crate::http::connections::{self, Connections};
 use crate::http::cors::Cors;
 use crate::http::listen::{self, Socket};
@@ -125,17 +125,20 @@ impl Server {
         let admin = listen("--admin", options.admin)?;
         let bind = |path: &PathBuf| Socket::bind(path).map_err(|cause| Failure::Socket { path: path.clone(), cause });
         let socket = options.listen_unix.as_ref().map(bind).transpose()?;
-        let mut state = State::new(names, options.startup_timeout, Cors::new(&options.cors_origins));
-        state.override_flags(&options.overrides);
         if !options.overrides.is_empty() {
             let flags: Vec<&str> = options.overrides.iter().map(|own| own.flag.as_str()).collect();
             log::warning!("this process overrides flags, for tests: {flags:?}");
         }
-        state.override_key.clone_from(&options.override_key);
         if let Some(file) = &options.override_key {
             log::warning!("requests may override flags by a header, for tests, signed with the key in {file:?}");
         }
-        let state = Arc::new(state);
+        let settings = Settings {
+            startup_timeout: options.startup_timeout,
+            cors: Cors::new(&options.cors_origins),
+            overrides: options.overrides.as_slice().into(),
+            override_key: options.override_key.clone(),
+        };
+        let state = Arc::new(State::new(names, settings));
         let mut follower = Follower::new(Arc::clone(&state), &options.snapshots);
         follower.check();
         follow::spawn(follower).map_err(|cause| Failure::System { step: "start a thread", cause })?;

@@ -195,18 +195,17 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use http::StatusCode;
 
     use super::*;
     use crate::counters::reloads::Reload;
-    use crate::http::cors::Cors;
+    use crate::environments::state::Settings;
     use crate::routes::Route;
 
     #[test]
     fn metrics_page_is_valid_prometheus_text() {
-        let state = State::new(["shop\"\n".to_owned()], Duration::ZERO, Cors::default());
+        let state = State::new(["shop\"\n".to_owned()], Settings::default());
         state.requests.count(Route::Flags, StatusCode::OK);
         state.requests.count(Route::Flags, StatusCode::OK);
         state.requests.count(Route::OfrepFlags, StatusCode::NOT_MODIFIED);

@@ -131,13 +131,12 @@ impl FollowedVolume {
             if self.copied == self.seen {
                 volume.copy_files();
             }
-            let read = load(&volume, &environment.name, environment.loaded.load().as_deref(), &self.overrides);
+            let read = load(&volume, environment, &self.overrides);
             if volume.is_immutable() && !volume.maps_in_place() {
                 self.copied = self.seen;
             }
             match read {
-                Ok(Some(mut read)) => {
-                    environment.override_flags(&mut read.loaded);
+                Ok(Some(read)) => {
                     // Files that kubelet wrote never change. Other files may still be in the middle of a write.
                     self.settled = volume.is_immutable() || read.refused.is_empty() && read.incomplete.is_none();
                     // A file that the system refused to read may be readable at the next check.

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use remora_snapshot::{Revision, Snapshot, files};
 
 use super::document::Document;
-use super::state::{Loaded, Sizes};
+use super::state::{Environment, Loaded, Sizes};
 use crate::counters::reloads::Reload;
 use crate::routes;
 use crate::volume::{MapError, Region, Volume};
@@ -71,13 +71,15 @@ impl From<MapError> for Reason {
     }
 }
 
-/// Reads the files of the volume of an environment. `None` if the volume has no core file.
+/// Reads the files of the volume of an environment, and overrides the flags that the process overrides. `None` if the
+/// volume has no core file.
 pub(super) fn load(
     volume: &Volume,
-    environment: &str,
-    previous: Option<&Loaded>,
+    environment: &Environment,
     last_good: &[Option<Region>; files::OVERRIDES_SLOTS],
 ) -> Result<Option<LoadedVolume>, Problem> {
+    let served = environment.loaded.load();
+    let previous = served.as_deref();
     let Some(read) = core::core(volume, previous.is_some())? else { return Ok(None) };
     let Core { mut snapshot, bytes: core, incomplete: other_core } = read;
     let mut refused = Vec::new();
@@ -111,7 +113,7 @@ pub(super) fn load(
         document: document.iter().flat_map(|document| document.files()).map(length).sum(),
     };
     let content_hash = content_hash(&core, &overrides, document.as_deref());
-    let ofrep_end = ofrep_end(snapshot.revision(), &routes::encode(environment));
+    let ofrep_end = ofrep_end(snapshot.revision(), &routes::encode(&environment.name));
     let loaded = Loaded {
         snapshot,
         core,
@@ -124,6 +126,10 @@ pub(super) fn load(
         sizes,
         overridden: None,
         generation: previous.map(|previous| previous.generation).unwrap_or_default().next(),
+    };
+    let loaded = match &*environment.overrides {
+        [] => loaded,
+        overrides => loaded.overriding(overrides),
     };
     Ok(Some(LoadedVolume { loaded, overrides, refused, incomplete: other_core }))
 }

@@ -57,7 +57,8 @@ impl Loaded {
     /// Largest length in bytes of the list of overridden flags. Further names are left out, and `...` follows.
     const MAX_OVERRIDDEN: usize = 1000;
 
-    fn override_flags(&mut self, overrides: &[FlagOverride]) {
+    /// Returns this with overridden flags.
+    pub(super) fn overriding(mut self, overrides: &[FlagOverride]) -> Loaded {
         self.snapshot.override_flags(overrides);
         // Entity tags follow from this hash, and clients may keep answers of an earlier process of the pod.
         let mut hasher = DefaultHasher::new();
@@ -75,6 +76,7 @@ impl Loaded {
         }
         list.pop();
         self.overridden = HeaderValue::try_from(list).ok().filter(|list| !list.is_empty());
+        self
     }
 }
 
@@ -108,7 +110,7 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// Creates an environment without a snapshot.
-    pub(crate) fn new(name: String) -> Environment {
+    pub(crate) fn new(name: String, overrides: Arc<[FlagOverride]>) -> Environment {
         Environment {
             name,
             loaded: ArcSwapOption::empty(),
@@ -119,14 +121,7 @@ impl Environment {
             overruns: Overruns::default(),
             uses: Uses::default(),
             uses_page: SharedPage::default(),
-            overrides: Arc::default(),
-        }
-    }
-
-    /// Overrides flags of a snapshot that is not served yet.
-    pub(crate) fn override_flags(&self, loaded: &mut Loaded) {
-        if !self.overrides.is_empty() {
-            loaded.override_flags(&self.overrides);
+            overrides,
         }
     }
 
@@ -136,9 +131,7 @@ impl Environment {
         let is_replaced = |own: &&FlagOverride| overrides.iter().any(|replacing| replacing.flag == own.flag);
         let kept: Vec<_> = self.overrides.iter().filter(|own| !is_replaced(own)).cloned().collect();
         overrides.extend(kept);
-        let mut loaded = loaded.clone();
-        loaded.override_flags(&overrides);
-        loaded
+        loaded.clone().overriding(&overrides)
     }
 
     /// Serves a snapshot from now on. The counted uses move to its features.
@@ -165,6 +158,17 @@ pub(crate) enum NoAccess {
     NotLoaded,
     /// The key is unknown.
     Denied,
+}
+
+/// Settings of a process that its state contains.
+#[derive(Default)]
+pub(crate) struct Settings {
+    pub(crate) startup_timeout: Duration,
+    pub(crate) cors: Cors,
+    /// Flags that the process answers with another state or value.
+    pub(crate) overrides: Arc<[FlagOverride]>,
+    /// File with the key of headers that override flags.
+    pub(crate) override_key: Option<PathBuf>,
 }
 
 /// State that all requests share.
@@ -194,9 +198,11 @@ pub(crate) struct State {
 
 impl State {
     /// Creates a state without snapshots.
-    pub(crate) fn new(names: impl IntoIterator<Item = String>, startup_timeout: Duration, cors: Cors) -> State {
+    pub(crate) fn new(names: impl IntoIterator<Item = String>, settings: Settings) -> State {
+        let Settings { startup_timeout, cors, overrides, override_key } = settings;
+        let environment = |name| Environment::new(name, Arc::clone(&overrides));
         State {
-            environments: names.into_iter().map(Environment::new).collect(),
+            environments: names.into_iter().map(environment).collect(),
             requests: Requests::default(),
             latency: Latency::default(),
             process: RandomState::new().build_hasher().finish(),
@@ -206,18 +212,11 @@ impl State {
             admin_in_flight: InFlight::of_admin(),
             metrics_page: SharedPage::default(),
             cors,
-            override_key: None,
+            override_key,
             started: Instant::now(),
             startup_timeout,
             draining: AtomicBool::new(false),
             health: ArcSwapOption::empty(),
-        }
-    }
-
-    /// Overrides flags of all environments, in snapshots that are loaded from now on.
-    pub(crate) fn override_flags(&mut self, overrides: &[FlagOverride]) {
-        for environment in &mut self.environments {
-            environment.overrides = overrides.into();
         }
     }
 

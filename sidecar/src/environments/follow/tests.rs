@@ -72,7 +72,7 @@ impl Pod {
     }
 
     fn start(directory: &Path) -> (FollowedVolume, Environment) {
-        (FollowedVolume::new(directory.to_owned(), false), Environment::new("shop".to_owned()))
+        (FollowedVolume::new(directory.to_owned(), false), Environment::new("shop".to_owned(), Arc::default()))
     }
 
     /// Starts the sidecar again.

@@ -11,7 +11,7 @@ use crate::values::rows::Row;
 
 /// Maximum number of transitions of a table. If patterns have little in common, the states of one are multiplied by the
 /// states of the other.
-const MAX_STEPS: usize = 1 << 15;
+const MAX_TRANSITIONS: usize = 1 << 15;
 /// Charge for looking up a state, in steps.
 const LOOK_UP: u64 = 8;
 /// Maximum number of patterns, one bit each.
@@ -179,7 +179,7 @@ pub(super) fn join(patterns: &[Pattern<'_>], work: &Work) -> Option<Combined> {
                 _ if is_dead => 0,
                 Some(number) => *number,
                 None => {
-                    if (states.len() + 2) * width > MAX_STEPS {
+                    if (states.len() + 2) * width > MAX_TRANSITIONS {
                         return None;
                     }
                     states.push(next.clone());

@@ -10,7 +10,7 @@ use super::free_rows::FreeRows;
 use super::index::{self, Index, SegmentPredicates};
 use super::override_runs::OverrideRuns;
 use super::predicates::Extraction;
-use super::ranks::{Overrides, Place};
+use super::ranks::{Place, RankedOverrides};
 use super::{WriteError, head};
 use crate::evaluate::visibility::Role;
 use crate::format::{
@@ -70,7 +70,7 @@ impl<R: Row<N>, const N: usize> Rows<R, N> {
 }
 
 /// Refuses an environment with more of something than the fields of the format can count.
-fn check_numbers(environment: &Environment, overrides: &Overrides) -> Result<(), WriteError> {
+fn check_numbers(environment: &Environment, overrides: &RankedOverrides) -> Result<(), WriteError> {
     let most = usize::from(u16::MAX);
     let of_one_feature = overrides.by_feature.iter().map(Vec::len).max().unwrap_or_default();
     for (what, count, limit) in [
@@ -89,7 +89,7 @@ fn check_numbers(environment: &Environment, overrides: &Overrides) -> Result<(),
 impl Tables {
     /// Builds the tables of a core of at most `limit` bytes.
     pub(super) fn of(environment: &Environment, fingerprint: Fingerprint, limit: usize) -> Result<Self, WriteError> {
-        let overrides = Overrides::of(&environment.segments, environment.features.len());
+        let overrides = RankedOverrides::of(&environment.segments, environment.features.len());
         check_numbers(environment, &overrides)?;
         let mut builder = Builder {
             blob: Blob::new(limit),

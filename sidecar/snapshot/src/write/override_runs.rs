@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::WriteError;
 use super::answers::{flagsmith_head, flagsmith_tail};
 use super::blob::{Blob, offset};
-use super::ranks::{Layer, Overrides, Place, Strongest, layers};
+use super::ranks::{Layer, Place, RankedOverrides, Strongest, layers};
 use crate::format::{
     layout::{BLOCK, NO_OFFSETS, NO_RANK, ObjectOffset, OverrideMask, OverrideRun, Rank, Word},
     model::{Context, Environment, Feature},
@@ -48,7 +48,11 @@ struct Part {
 }
 
 impl OverrideRuns {
-    pub(super) fn of(environment: &Environment, overrides: &Overrides, blob: &mut Blob) -> Result<Self, WriteError> {
+    pub(super) fn of(
+        environment: &Environment,
+        overrides: &RankedOverrides,
+        blob: &mut Blob,
+    ) -> Result<Self, WriteError> {
         let mut runs = Self::default();
         let by_segment = overrides.by_segment(environment.segments.len());
         for ((number, segment), own) in environment.segments.iter().enumerate().zip(&by_segment) {

@@ -21,11 +21,11 @@ pub(super) struct Strongest {
 }
 
 /// The overrides of each feature, strongest first.
-pub(super) struct Overrides {
+pub(super) struct RankedOverrides {
     pub(super) by_feature: Vec<Vec<Place>>,
 }
 
-impl Overrides {
+impl RankedOverrides {
     /// Sorts overrides by priority. The lowest priority wins, no priority loses, and the first in the document wins
     /// among equals.
     pub(super) fn of(segments: &[Segment], features: usize) -> Self {

@@ -52,35 +52,39 @@ impl Pool {
 
 /// A buffer for an answer that is built. It returns to its thread's pool when the answer has been sent.
 #[derive(Debug)]
-pub(crate) struct Buffer(Vec<u8>, Option<Reservation>);
+pub(crate) struct Buffer {
+    content: Vec<u8>,
+    /// The buffer's memory among the bytes in flight, if it counts there.
+    reservation: Option<Reservation>,
+}
 
 impl Buffer {
     /// Takes an empty buffer from the pool, or allocates one.
     pub(crate) fn take() -> Buffer {
         let kept = POOL.try_with(|pool| pool.try_borrow_mut().ok()?.take());
-        Buffer(kept.ok().flatten().unwrap_or_default(), None)
+        Buffer { content: kept.ok().flatten().unwrap_or_default(), reservation: None }
     }
 
     /// The content.
     pub(crate) fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.content
     }
 
     /// The content, to append to.
     pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
-        &mut self.0
+        &mut self.content
     }
 
     /// Counts the buffer's memory among the bytes in flight until it is sent.
     pub(super) fn count(&mut self, progress: &Progress) {
-        if self.0.capacity() > SMALL {
-            self.1 = Some(progress.reserve_answer(self.0.capacity()));
+        if self.content.capacity() > SMALL {
+            self.reservation = Some(progress.reserve_answer(self.content.capacity()));
         }
     }
 
     /// Notes that the client has fetched a part of the content.
     pub(super) fn touch(&mut self) {
-        if let Some(reservation) = &mut self.1 {
+        if let Some(reservation) = &mut self.reservation {
             reservation.touch();
         }
     }
@@ -88,7 +92,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let buffer = std::mem::take(&mut self.0);
+        let buffer = std::mem::take(&mut self.content);
         // When the thread ends, its pool may already be gone.
         let _ = POOL.try_with(|pool| {
             if let Ok(mut pool) = pool.try_borrow_mut() {
@@ -126,7 +130,7 @@ mod tests {
         let buffers: Vec<Buffer> = (0..5).map(|_| of_capacity(KEPT_BYTES / 4)).collect();
         drop(buffers);
         let kept: Vec<Buffer> = (0..5).map(|_| Buffer::take()).collect();
-        let capacities = kept.iter().map(|buffer| buffer.0.capacity());
+        let capacities = kept.iter().map(|buffer| buffer.content.capacity());
         assert_eq!(capacities.filter(|capacity| *capacity > 0).count(), 4);
     }
 }

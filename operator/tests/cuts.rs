@@ -128,7 +128,7 @@ fn watches_that_lag_or_break_end_as_undisturbed_run() {
 }
 
 /// Plans that failed once, each for a cause of its own.
-const MENDED: [&str; 24] = [
+const MENDED: [&str; 25] = [
     // The status of a process that had lost its lease arrived late, and stayed.
     "secret-history w8=late1000",
     // So did its copy in a Secret.
@@ -171,6 +171,8 @@ const MENDED: [&str; 24] = [
     // Without a fence, both processes published, the one with an old list the older revision.
     "rotation w2=before-away,w11=overlap3,p3=stale4@3493",
     "rotation w2=before-away,w11=unfenced3,p3=stale4@3493",
+    // The connections of a process without a fence broke, so that it noticed the loss of its lease late.
+    "shards w51=unfenced1,w53=partitioned,w38=deleted@86",
 ];
 
 #[test]

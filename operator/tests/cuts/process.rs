@@ -42,6 +42,9 @@ pub(super) const GRACE: Duration = Duration::from_secs(20);
 /// Time in which a process notices that it has lost its lease: longer than the time between two renewals.
 const RENEWAL: Duration = Duration::from_secs(6);
 
+/// Time in which a process ends whose renewals get no answer: its fence rejects writes 20 s after the last renewal.
+const UNANSWERED: Duration = Duration::from_secs(25);
+
 /// No pod of a scenario has an address, so no request is sent. To create a client takes long, so there is one.
 static SIDECARS: LazyLock<SidecarClient> = LazyLock::new(|| {
     let _installed_already = rustls::crypto::ring::default_provider().install_default();
@@ -281,7 +284,8 @@ impl Process {
             }
             _ = &mut task => life.resume(Part::Renewal),
         }
-        tokio::time::timeout(RENEWAL, life.ended()).await.is_ok()
+        let limit = if life.is_partitioned() || life.cannot_renew() { UNANSWERED } else { RENEWAL };
+        tokio::time::timeout(limit, life.ended()).await.is_ok()
     }
 }
 

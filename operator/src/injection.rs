@@ -11,7 +11,7 @@
 //! | `admission_policy` | generates the same decision and plan as CEL, for clusters without the webhook |
 //! | [`webhook`], [`metrics`] | answers admission requests with the decision and the patch |
 //! | [`certificates`] | creates, renews and registers the webhook's certificates |
-//! | [`self_check`] | checks by dry runs that a new pod gets its sidecar |
+//! | `dry_run_pod`, [`self_check`] | checks by dry runs that a new pod gets its sidecar |
 //! | `audit`, [`auditor`] | the check of one pod for its sidecar; the task that finds, reports and evicts pods without |
 //! | `pods` | lists pods of the cluster in pages, also for [`rollout`](crate::rollout) |
 //!
@@ -31,6 +31,7 @@ pub mod certificates;
 mod config;
 mod decide;
 mod defaults;
+mod dry_run_pod;
 mod layout;
 pub mod metrics;
 pub(crate) mod overrides;
@@ -51,6 +52,7 @@ pub use audit::{MissingSidecar, is_candidate, missing_sidecar};
 pub use config::Config;
 pub use decide::{Decision, Injection, PodContext, Refusal, SkipReason, decide};
 pub use defaults::{Conflict, DefaultTexts, Defaults};
+pub(crate) use dry_run_pod::dry_run_pod;
 pub use layout::{Layout, Layouts, Size, Slots};
 pub use pod::Malformed;
 pub(crate) use quote::quote;

@@ -21,13 +21,16 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
-use serde_json::json;
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
 
-use crate::api::names::{annotation, sidecar};
+use super::dry_run_pod;
+use crate::api::names::sidecar;
+
+/// Name of the pod, its component, and the FeatureEnvironment that it requests.
+const NAME: &str = "self-check";
 
 /// Timeout of one check, longer than the largest `timeoutSeconds` of the registration.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -187,25 +190,10 @@ pub async fn check(pods: &Api<Pod>, image: &str) -> Result<(), Error> {
     if injected { Ok(()) } else { Err(Error::NotInjected) }
 }
 
-/// Builds a pod that policies about images, labels and PodSecurity admit as they do the operator's own pods, and that needs
-/// almost nothing of a quota.
+/// Builds a pod that policies about images, labels and PodSecurity admit as they do the operator's own pods.
 fn pod(image: &str) -> Result<Pod, serde_json::Error> {
-    serde_json::from_value(json!({
-        "metadata": {
-            "generateName": "remora-self-check-",
-            "labels": {"app.kubernetes.io/name": "remora", "app.kubernetes.io/component": "self-check"},
-            "annotations": {annotation::INJECT: "self-check"},
-        },
-        "spec": {
-            "automountServiceAccountToken": false,
-            "containers": [{
-                "name": "nothing", "image": image,
-                "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "1m", "memory": "1Mi"}},
-                "securityContext": {
-                    "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
-                    "readOnlyRootFilesystem": true, "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"},
-                },
-            }],
-        },
-    }))
+    let mut pod = dry_run_pod(NAME, image)?;
+    let labels = [("app.kubernetes.io/name", "remora"), ("app.kubernetes.io/component", NAME)];
+    pod.metadata.labels = Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    Ok(pod)
 }

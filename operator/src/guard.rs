@@ -10,7 +10,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use remora_compile::{about::DocumentStats, digest::Digest};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::api::{PlannedSource, Reason, Source};
 
@@ -32,8 +32,8 @@ pub struct GuardBaseline {
     environment: String,
     /// Time of the last change. Set if the document has one and the source is a server, which can return an old
     /// document.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    updated_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "valid_time")]
+    updated_at: Option<Timestamp>,
     features: usize,
     segments: usize,
     overrides: usize,
@@ -62,13 +62,23 @@ pub enum Violation {
     SuspiciousShrink(Losses),
 }
 
-/// Losses of a document: for each kind of object, the published number and the new one.
+/// Losses of a document, by kind of object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Losses(Vec<(&'static str, usize, usize)>);
+pub struct Losses(Vec<Loss>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Loss {
+    /// Kind of the objects, in the plural.
+    what: &'static str,
+    /// Published number.
+    before: usize,
+    /// New number.
+    after: usize,
+}
 
 impl fmt::Display for Losses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (what, before, after)) in self.0.iter().enumerate() {
+        for (place, Loss { what, before, after }) in self.0.iter().enumerate() {
             let comma = if place == 0 { "" } else { ", " };
             write!(f, "{comma}{after} {what} where {before} are published")?;
         }
@@ -96,7 +106,7 @@ impl GuardBaseline {
         Self {
             source: short(&place(source)),
             environment: short(&about.client_key),
-            updated_at: updated_at.map(|at| at.to_string()),
+            updated_at,
             features: about.features,
             segments: about.segments,
             overrides: about.overrides,
@@ -117,8 +127,7 @@ impl GuardBaseline {
         if self.environment != published.environment {
             return Some(Violation::OtherEnvironment);
         }
-        let time = |summary: &Self| summary.updated_at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
-        if let (Some(found), Some(before)) = (time(self), time(published))
+        if let (Some(found), Some(before)) = (self.updated_at, published.updated_at)
             && found < before
         {
             return Some(Violation::OlderDocument { found: found.to_string(), published: before.to_string() });
@@ -127,21 +136,26 @@ impl GuardBaseline {
         (!losses.is_empty()).then_some(Violation::SuspiciousShrink(Losses(losses)))
     }
 
-    fn losses(&self, published: &Self, max_shrink_percent: usize) -> Vec<(&'static str, usize, usize)> {
+    fn losses(&self, published: &Self, max_shrink_percent: usize) -> Vec<Loss> {
         let emptied = max_shrink_percent < 100 && published.features > 0 && self.features == 0;
-        [
-            ("features", published.features, self.features, if emptied { 1 } else { FEW }),
-            ("segments", published.segments, self.segments, FEW),
-            ("identities with overrides", published.overrides, self.overrides, FEW_OVERRIDES),
-        ]
-        .into_iter()
-        .filter(|(_, before, after, few)| {
-            let lost = before.saturating_sub(*after);
-            lost >= *few && lost.saturating_mul(100) > before.saturating_mul(max_shrink_percent)
-        })
-        .map(|(what, before, after, _)| (what, before, after))
-        .collect()
+        let loss = |what, before: usize, after: usize, few| {
+            let lost = before.saturating_sub(after);
+            let is_large = lost >= few && lost.saturating_mul(100) > before.saturating_mul(max_shrink_percent);
+            is_large.then_some(Loss { what, before, after })
+        };
+        let losses = [
+            loss("features", published.features, self.features, if emptied { 1 } else { FEW }),
+            loss("segments", published.segments, self.segments, FEW),
+            loss("identities with overrides", published.overrides, self.overrides, FEW_OVERRIDES),
+        ];
+        losses.into_iter().flatten().collect()
     }
+}
+
+/// Reads a time. Another text counts as no time, because a person may have edited the record.
+fn valid_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let text: Option<String> = Option::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 /// Returns the location that a source reads from, without options of how it reads.
@@ -232,6 +246,16 @@ mod tests {
         for not_older in [AT, "2026-11-20T00:00:00.500001+00:00", "yesterday"] {
             assert_eq!(summary("k", not_older, [9; 3]).violation(&summary("k", AT, [9; 3]), 100), None, "{not_older}");
         }
+    }
+
+    #[test]
+    fn stored_baseline_keeps_its_text() {
+        let text = r#"{"source":"a","environment":"b","updatedAt":"2026-11-20T00:00:00.5Z","features":1,"segments":2,"overrides":3}"#;
+        let baseline: GuardBaseline = serde_json::from_str(text).unwrap();
+        assert_eq!(baseline.updated_at, AT.parse().ok());
+        assert_eq!(serde_json::to_string(&baseline).unwrap(), text);
+        let edited: GuardBaseline = serde_json::from_str(&text.replace("2026", "in 2026")).unwrap();
+        assert_eq!(edited, GuardBaseline { updated_at: None, ..baseline });
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! | [`fetch`] | fetches a document by HTTP or from an object, opens streams, and sends counts of used flags |
 //! | [`realtime`] | follows the stream of changes of each environment that asks for it |
 //! | [`receiver`] | verifies webhooks, and finds the environment that each is for |
-//! | `back_off` | computes waits after failures |
+//! | `back_off` | schedules of the next attempt, and waits after failures |
 //! | [`trigger`] | carries the triggers for early reconciliations to the controller |
 
 pub(crate) mod back_off;

@@ -1,6 +1,23 @@
-//! Back-off after failures: a ceiling that doubles, and a jitter that keeps clients of one server apart. Pure.
+//! Schedules after failures, and their back-off: a ceiling that doubles, and a jitter that keeps clients of one server apart. Pure.
 
 use std::time::Duration;
+
+/// Schedule of the next attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Soon, then with exponential back-off.
+    Backoff,
+    /// After a longer first wait, then with exponential back-off, however short the refresh interval is: an attempt
+    /// costs much.
+    Costly,
+    /// Soon: an attempt reads from the cluster's API server only, because an object is at fault, or the server rejected the
+    /// key that an object has.
+    Reference,
+    /// No earlier than after this duration.
+    After(Duration),
+    /// After the object changes; in any case after about 300 s.
+    AfterEdit,
+}
 
 /// Returns the ceiling of the wait after `failures` further failures in a row: `first`, doubled by each of them up to
 /// `most`.

@@ -43,7 +43,7 @@ use kube::Client;
 pub use self::{
     ca_file::{CaFile, CaFileError},
     digest::ContentDigest,
-    error::{Error, Fault, Retry},
+    error::{Error, Fault},
     events::Change,
     key::EnvironmentKey,
     listen::Listening,

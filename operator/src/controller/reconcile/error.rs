@@ -8,7 +8,7 @@ use crate::{
     compiler,
     controller::report::{self, Failure, FetchOutcome},
     publish,
-    source::fetch::{self, Retry},
+    source::{back_off::Retry, fetch},
 };
 
 /// Step of a reconciliation that failed, with its error.

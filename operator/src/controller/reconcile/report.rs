@@ -15,7 +15,7 @@ use crate::{
         metrics::{Metrics, Outcome, Step},
         report::{Error, Facts, Reports, next_status},
     },
-    source::fetch::Retry,
+    source::back_off::Retry,
 };
 
 /// State of the reports between reconciliations.

@@ -21,8 +21,8 @@ use std::{
 use crate::{
     api::Uid,
     source::{
-        back_off::{around, ceiling, jittered},
-        fetch::{REST_MAX, Retry},
+        back_off::{Retry, around, ceiling, jittered},
+        fetch::REST_MAX,
     },
 };
 

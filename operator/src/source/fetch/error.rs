@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::StatusCode;
 
 use super::{key::EnvironmentKey, minimum_rate::MinimumRate, origin::Origin};
-use crate::api::Reason;
+use crate::{api::Reason, source::back_off::Retry};
 
 /// Remedy for a document that is too large.
 pub(super) const SMALLER_DOCUMENT: &str =
@@ -149,23 +149,6 @@ pub enum Fault {
     Server,
     /// The answer is invalid or incomplete.
     Answer,
-}
-
-/// Schedule of the next attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// Soon, then with exponential back-off.
-    Backoff,
-    /// After a longer first wait, then with exponential back-off, however short the refresh interval is: an attempt
-    /// costs much.
-    Costly,
-    /// Soon: an attempt reads from the cluster's API server only, because an object is at fault, or the server rejected the
-    /// key that an object has.
-    Reference,
-    /// No earlier than after this duration.
-    After(Duration),
-    /// After the object changes; in any case after about 300 s.
-    AfterEdit,
 }
 
 impl Error {

@@ -9,8 +9,8 @@ use super::StreamTarget;
 use crate::{
     api::NamespacedName,
     source::{
-        back_off::{ceiling, jittered},
-        fetch::{Change, Error, Fetcher, Listening, Retry},
+        back_off::{Retry, ceiling, jittered},
+        fetch::{Change, Error, Fetcher, Listening},
         realtime::metrics::RealtimeMetrics,
         trigger::{Trigger, TriggerSender},
     },

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{Collecting, INTERVAL};
 use crate::{
     source::{
-        back_off::ceiling,
-        fetch::{Error, Retry, Unsent},
+        back_off::{Retry, ceiling},
+        fetch::{Error, Unsent},
     },
     usage::{metrics::Fate, pending::sum},
 };

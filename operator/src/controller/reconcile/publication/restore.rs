@@ -11,7 +11,7 @@ use crate::{
         schedule,
     },
     publish::{Destination, Publisher},
-    source::fetch::Retry,
+    source::back_off::Retry,
 };
 
 /// Time between two restorations of the published objects.

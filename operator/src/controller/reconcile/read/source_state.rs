@@ -11,7 +11,8 @@ use super::edit_pace::EditPace;
 use crate::{
     controller::reconcile::{error::Error, schedule},
     source::{
-        fetch::{self, Arrival, CachedVersion, Comparison, ContentDigest, EnvironmentKey, FetchHints, Retry},
+        back_off::Retry,
+        fetch::{self, Arrival, CachedVersion, Comparison, ContentDigest, EnvironmentKey, FetchHints},
         trigger::Trigger,
     },
 };

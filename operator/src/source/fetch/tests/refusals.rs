@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use super::{super::Retry, *};
-use crate::api::Reason;
+use super::*;
+use crate::{api::Reason, source::back_off::Retry};
 
 async fn answered(response: impl Fn() -> Response<Body> + Send + Sync + 'static) -> Error {
     let upstream = Upstream::http(move |_, _| response()).await;

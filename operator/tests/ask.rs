@@ -493,7 +493,7 @@ async fn each_broken_part_is_found() {
             world.refuse(&format!("{}/webhook-1:8080/proxy/metrics", world::SYSTEM_PODS));
         }),
         ("in namespace shop the controller may not list pods, watch pods, patch pods", 1, |world| {
-            world.withhold("pods")
+            world.withhold("pods");
         }),
         ("missing right: create subjectaccessreviews.authorization.k8s.io in the cluster", 3, |world| {
             world.refuse(world::REVIEWS);

@@ -74,8 +74,10 @@ impl Stream {
 
     /// Sets the state. Returns true if it was another one.
     pub(super) fn set_state(&self, state: StreamState) -> bool {
-        let before = std::mem::replace(&mut self.0.lock().state, state.clone());
-        before != state
+        let current = &mut self.0.lock().state;
+        let is_other = *current != state;
+        *current = state;
+        is_other
     }
 
     fn document_time(&self) -> Option<Timestamp> {

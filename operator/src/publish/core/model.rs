@@ -109,7 +109,7 @@ struct World {
     lag: Lag,
     /// True if `spec.delivery` may change.
     changes_kind: bool,
-    /// What a sidecar serves that starts over each document alone.
+    /// State of a sidecar that starts over the objects of one document, by document.
     alone: Vec<usize>,
 }
 

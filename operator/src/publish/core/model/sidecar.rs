@@ -15,8 +15,8 @@ use super::{Volume, name_of};
 /// Everything that sidecars serve, by number. 0: nothing.
 pub(super) struct Sidecars {
     directory: PathBuf,
-    /// What sidecars serve, and volumes that lead there one after another. What a sidecar does next depends on the bytes that
-    /// it serves, and on nothing else.
+    /// Served content by state, and the volumes that lead to it one after another. The next state of a sidecar depends on the
+    /// bytes that it serves, and on nothing else.
     states: Vec<(Option<Served>, Vec<Volume>)>,
     /// Number of the state with these bytes.
     numbers: HashMap<u64, usize>,

@@ -268,7 +268,7 @@ mod tests {
         assert!(semaphore.is_idle() && semaphore.0.lock().free == 128);
     }
 
-    /// However many tasks other namespaces have, and however long they take, the queue of each namespace moves on.
+    /// The queue of each namespace moves on, however many tasks other namespaces have, and however long they take.
     #[tokio::test(start_paused = true)]
     async fn no_namespace_starves_at_sparing_semaphore() {
         let semaphore = FairSemaphore::sparing(16);

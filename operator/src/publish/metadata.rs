@@ -202,7 +202,7 @@ mod tests {
         for number in 1..SHARE {
             feed.apply_watcher_event(&Event::Apply(small(number)));
         }
-        // It writes its cores again.
+        // The noisy environment writes its cores again.
         for format in 1..100 {
             let name = format!("remora-noisy-v{format}-core");
             feed.apply_watcher_event(&Event::Apply(recorded("shop", &name, "noisy", RECORD_BYTES)));

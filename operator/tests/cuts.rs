@@ -128,7 +128,7 @@ fn watches_that_lag_or_break_end_as_undisturbed_run() {
 }
 
 /// Plans that failed once, each for a cause of its own.
-const MENDED: [&str; 25] = [
+const MENDED: [&str; 26] = [
     // The status of a process that had lost its lease arrived late, and stayed.
     "secret-history w8=late1000",
     // So did its copy in a Secret.
@@ -173,6 +173,8 @@ const MENDED: [&str; 25] = [
     "rotation w2=before-away,w11=unfenced3,p3=stale4@3493",
     // The connections of a process without a fence broke, so that it noticed the loss of its lease late.
     "shards w51=unfenced1,w53=partitioned,w38=deleted@86",
+    // The notification of an ended process arrived late, and replaced that of a newer revision.
+    "upgrade w21=unfenced3,w23=late1000@13",
 ];
 
 #[test]

@@ -31,6 +31,8 @@ pub const SNAPSHOT_TYPE: &str = "remora.dev/snapshot";
 
 /// Largest length of a revision in an annotation, in bytes. Longer texts are not a revision of any format.
 pub(crate) const REVISION_MAX: usize = 64;
+/// Largest length of the text that notifies a pod, in bytes: a revision, and the number of a repeated notification.
+pub(crate) const NOTIFICATION_MAX: usize = REVISION_MAX + 8;
 
 /// Keys of annotations.
 pub mod annotation {
@@ -233,18 +235,24 @@ impl EnvironmentName {
         format!("{}.{self}", annotation::REVISION)
     }
 
-    /// Returns the revision in the annotation of a pod, which the number of a repeated notification may follow. The value
-    /// in a pod that was not notified may be any text.
+    /// Returns the revision in the annotation that notifies a pod.
     #[must_use]
     pub fn notified_revision<'a>(&self, annotations: &'a BTreeMap<String, String>) -> Option<&'a str> {
-        let revision = annotations.get(&self.revision_annotation())?.split_whitespace().next()?;
-        (revision.len() <= REVISION_MAX).then_some(revision)
+        notified_revision(annotations.get(&self.revision_annotation())?)
     }
 
     /// Returns the name of the pod's volume for this environment.
     pub fn volume(&self) -> String {
         format!("remora-{self}")
     }
+}
+
+/// Returns the revision in the text of a notification, which the number of a repeated notification may follow. The text in
+/// a pod that was not notified may be any.
+#[must_use]
+pub fn notified_revision(text: &str) -> Option<&str> {
+    let revision = text.split_whitespace().next()?;
+    (revision.len() <= REVISION_MAX).then_some(revision)
 }
 
 impl fmt::Display for EnvironmentName {

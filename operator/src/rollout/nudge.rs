@@ -8,17 +8,18 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
+use json_patch::{AddOperation, PatchOperation, TestOperation, jsonptr::PointerBuf};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::Value;
 
 use super::{
     RunningPods,
     pace::Pace,
-    pods::{self, Injected},
+    pods::{self, Injected, RevisionAnnotation},
 };
 use crate::{
     api::{
@@ -88,8 +89,8 @@ impl NotListed {
 
 /// True if the pod is not notified of the revision, and may not have started with it.
 pub(super) fn is_unnotified(pod: &Injected, revision: &Revision, published_at: Option<Timestamp>) -> bool {
-    match (&pod.notified, pod.created, published_at) {
-        (Some(notified), ..) => notified != revision,
+    match (pod.annotation.revision(), pod.created, published_at) {
+        (Some(notified), ..) => notified != revision.as_str(),
         // The time is in an annotation that a user may edit: the sum may be beyond what a timestamp can hold.
         (None, Some(created), Some(published_at)) => {
             published_at.checked_add(DELIVERED_AFTER).map_or(true, |delivered| created <= delivered)
@@ -121,12 +122,11 @@ impl Nudger {
         let found = pods::staying(&self.pods, namespace, environment);
         let pods = found.len();
         let outdated = found.into_iter().filter(|pod| is_unnotified(pod, revision, published_at));
-        let names: Vec<String> = outdated.map(|pod| pod.name.clone()).collect();
-        let outdated = names.len();
+        let outdated: Vec<Arc<Injected>> = outdated.collect();
+        let count = outdated.len();
         let _notifying = self.in_progress.begin(NamespacedName::new(namespace, environment.as_str()));
-        let (notified, failure) =
-            self.patch_all(namespace, names, &environment.revision_annotation(), revision.as_str()).await;
-        Ok(Nudged { pods, notified, failed: outdated - notified, failure })
+        let (notified, failure) = self.patch_all(namespace, environment, outdated, revision.as_str()).await;
+        Ok(Nudged { pods, notified, failed: count - notified, failure })
     }
 
     /// True while [`Nudger::nudge`] patches pods of the environment. Pods that wait for their turn are not late.
@@ -142,20 +142,26 @@ impl Nudger {
         environment: &EnvironmentName,
         revision: &Revision,
         time: usize,
-        names: Vec<String>,
+        pods: &[Injected],
     ) -> usize {
-        let value = format!("{revision} {time}");
-        self.patch_all(namespace, names, &environment.revision_annotation(), &value).await.0
+        let pods = pods.iter().cloned().map(Arc::new).collect();
+        self.patch_all(namespace, environment, pods, &format!("{revision} {time}")).await.0
     }
 
-    /// Returns the number of patched pods, and the first failure.
-    async fn patch_all(&self, namespace: &str, names: Vec<String>, key: &str, value: &str) -> (usize, Option<String>) {
+    /// Sets the annotation of the pods to `text`. Returns the number of patched pods, and the first failure.
+    async fn patch_all(
+        &self,
+        namespace: &str,
+        environment: &EnvironmentName,
+        outdated: Vec<Arc<Injected>>,
+        text: &str,
+    ) -> (usize, Option<String>) {
         let pods: &Api<Pod> = &Api::namespaced(self.client.clone(), namespace);
-        let body = &json!({"metadata": {"annotations": {key: value}}});
-        stream::iter(names)
-            .map(async |name| {
+        let key = &environment.revision_annotation();
+        stream::iter(outdated)
+            .map(async |pod| {
                 let _permit = self.patches.0.acquire(namespace).await;
-                patch(namespace, pods, name, body).await
+                patch(namespace, pods, &pod.name, notification(&pod, key, text)).await
             })
             .buffer_unordered(CONCURRENT_PATCHES)
             .fold((0, None), async |(patched, failure), outcome| match outcome {
@@ -166,14 +172,35 @@ impl Nudger {
     }
 }
 
+/// Returns the patch that sets the annotation `key` of the pod to `text`. The patch has no effect on another pod of the same
+/// name, nor if the annotation has changed since the pod was read: a patch that arrives late, from a controller that has lost
+/// its lease, never replaces a newer revision.
+fn notification(pod: &Injected, key: &str, text: &str) -> json_patch::Patch {
+    let path = PointerBuf::from_tokens(["metadata", "annotations", key]);
+    let before = match &pod.annotation {
+        RevisionAnnotation::Absent => Some(Value::Null),
+        RevisionAnnotation::Text(text) => Some(Value::from(text.as_str())),
+        RevisionAnnotation::TooLong => None,
+    };
+    let same_pod =
+        TestOperation { path: PointerBuf::from_tokens(["metadata", "uid"]), value: Value::from(pod.uid.as_str()) };
+    let unchanged = before.map(|value| TestOperation { path: path.clone(), value });
+    let tests = [Some(same_pod), unchanged].into_iter().flatten().map(PatchOperation::Test);
+    let set = PatchOperation::Add(AddOperation { path, value: Value::from(text) });
+    json_patch::Patch(tests.chain([set]).collect())
+}
+
 /// Patches a pod, unless it no longer exists. A failure names the pod and the problem.
-async fn patch(namespace: &str, pods: &Api<Pod>, name: String, body: &serde_json::Value) -> Result<(), String> {
+async fn patch(namespace: &str, pods: &Api<Pod>, name: &str, notification: json_patch::Patch) -> Result<(), String> {
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let merge = Patch::Merge(body);
-    let patched = tokio::time::timeout(TIMEOUT, pods.patch_metadata(&name, &parameters, &merge)).await;
+    let patch = Patch::<()>::Json(notification);
+    let patched = tokio::time::timeout(TIMEOUT, pods.patch_metadata(name, &parameters, &patch)).await;
     let problem = match patched {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(kube::Error::Api(status))) if status.is_not_found() => return Ok(()),
+        Ok(Err(kube::Error::Api(status))) if status.code == 422 => {
+            format!("the pod or its annotation has changed meanwhile, or may not be changed: {status}")
+        }
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer in time".to_owned(),
     };
@@ -188,6 +215,7 @@ mod tests {
     use http::{Method, Request, Response};
     use kube::{client::Body, runtime::watcher::Event};
     use parking_lot::Mutex;
+    use serde_json::json;
     use tokio::time::Instant;
 
     use super::*;
@@ -318,8 +346,34 @@ mod tests {
     }
 
     #[test]
+    fn late_patch_changes_neither_a_newer_notification_nor_another_pod() {
+        let key = "remora.dev/revision.shop";
+        let before = |annotation| Injected { annotation, ..Injected::named("web") };
+        let pod = |uid: &str, notification: Option<&str>| {
+            let mut pod = json!({"metadata": {"uid": uid, "annotations": {annotation::INJECT: "shop"}}});
+            if let Some(text) = notification {
+                pod["metadata"]["annotations"][key] = json!(text);
+            }
+            pod
+        };
+        let old = RevisionAnnotation::Text("old 2".to_owned());
+        let cases = [
+            (old.clone(), pod("web", Some("old 2")), true),
+            (old.clone(), pod("web", Some("newer")), false),
+            (old, pod("created again", Some("old 2")), false),
+            (RevisionAnnotation::Absent, pod("web", Some("newer")), false),
+            (RevisionAnnotation::TooLong, pod("web", Some(&"x".repeat(1_000))), true),
+        ];
+        for (annotation, mut pod, patches) in cases {
+            let notification = notification(&before(annotation.clone()), key, "late");
+            assert_eq!(json_patch::patch(&mut pod, &notification).is_ok(), patches, "{annotation:?} {pod}");
+            assert_eq!(pod["metadata"]["annotations"][key] == "late", patches, "{pod}");
+        }
+    }
+
+    #[test]
     fn any_time_of_publication_is_compared() {
-        let pod = |created| Injected { created: Some(created), notified: None, ..Injected::named("web") };
+        let pod = |created| Injected { created: Some(created), ..Injected::named("web") };
         for published_at in [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX] {
             let is_unnotified = |created| is_unnotified(&pod(created), &Revision::new("r1"), Some(published_at));
             assert!(is_unnotified(published_at));

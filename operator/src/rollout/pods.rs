@@ -16,8 +16,8 @@ use remora_snapshot::files::{self, CoreSet};
 use super::injected_pod::{Container, InjectedPod, Resources};
 use crate::{
     api::{
-        NamespacedName, ObjectKind, Revision,
-        names::{EnvironmentName, Format, sidecar},
+        NamespacedName, ObjectKind,
+        names::{EnvironmentName, Format, NOTIFICATION_MAX, notified_revision, sidecar},
     },
     injection::{Slots, pods, quantity::Quantity},
     watched::{Feed, View, Views, Watched, bounded::bounded, watched},
@@ -89,8 +89,8 @@ pub struct Injected {
     pub(super) name: String,
     /// True if the pod is being deleted. Its application may go on until the grace period ends.
     pub(super) is_ending: bool,
-    /// Revision that the pod was notified of last.
-    pub(super) notified: Option<Revision>,
+    /// The annotation that notifies the pod, as the watch shows it.
+    pub(super) annotation: RevisionAnnotation,
     /// Admin address of the sidecar, while the sidecar runs.
     pub(crate) admin: Option<SocketAddr>,
     /// Capacity of the pod's volumes in bytes, if memory limits bound it.
@@ -99,6 +99,26 @@ pub struct Injected {
     pub(super) volume: Option<Mounted>,
     /// Time at which the pod was created.
     pub(crate) created: Option<Timestamp>,
+}
+
+/// Content of the annotation that notifies a pod of a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RevisionAnnotation {
+    /// The pod has no such annotation.
+    Absent,
+    Text(String),
+    /// A text that is longer than any notification. It is not kept: a user may have written a quarter of a megabyte.
+    TooLong,
+}
+
+impl RevisionAnnotation {
+    /// Returns the revision, which the number of a repeated notification may follow.
+    pub(super) fn revision(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => notified_revision(text),
+            Self::Absent | Self::TooLong => None,
+        }
+    }
 }
 
 /// Layout of a pod's volume, which was fixed when the pod was admitted.
@@ -131,7 +151,11 @@ impl Injected {
             uid: pod.uid().unwrap_or_default(),
             name: pod.name_any(),
             is_ending: pod.meta().deletion_timestamp.is_some(),
-            notified: environment.notified_revision(pod.annotations()).map(Revision::new),
+            annotation: match pod.annotations().get(&environment.revision_annotation()) {
+                None => RevisionAnnotation::Absent,
+                Some(text) if text.len() <= NOTIFICATION_MAX => RevisionAnnotation::Text(text.clone()),
+                Some(_) => RevisionAnnotation::TooLong,
+            },
             admin: admin(pod),
             capacity: capacity(pod),
             volume: volume(pod, environment),
@@ -158,7 +182,7 @@ impl Injected {
             uid: name.to_owned(),
             name: name.to_owned(),
             is_ending: false,
-            notified: None,
+            annotation: RevisionAnnotation::Absent,
             admin: None,
             capacity: None,
             volume: None,
@@ -250,12 +274,16 @@ mod tests {
 
     #[test]
     fn repeated_notification_names_the_same_revision() {
-        let notified = |text: &str| {
-            read(|pod| pod["metadata"]["annotations"]["remora.dev/revision.shop"] = json!(text)).unwrap().notified
+        let annotation = |text: &str| {
+            read(|pod| pod["metadata"]["annotations"]["remora.dev/revision.shop"] = json!(text)).unwrap().annotation
         };
-        assert_eq!((notified("0a1b"), notified("0a1b 3")), (Some(Revision::new("0a1b")), Some(Revision::new("0a1b"))));
-        assert_eq!((notified(""), read(|_| {}).unwrap().notified), (None, None));
-        assert_eq!(notified(&"0".repeat(REVISION_MAX + 1)), None, "each pod would keep the text in memory");
+        assert_eq!((annotation("0a1b").revision(), annotation("0a1b 3").revision()), (Some("0a1b"), Some("0a1b")));
+        assert_eq!((annotation("").revision(), read(|_| {}).unwrap().annotation), (None, RevisionAnnotation::Absent));
+        assert_eq!(annotation(&"0".repeat(REVISION_MAX + 1)).revision(), None);
+        let longest = format!("{} 100", "0".repeat(REVISION_MAX));
+        assert_eq!(annotation(&longest), RevisionAnnotation::Text(longest));
+        let long = annotation(&"0 ".repeat(REVISION_MAX));
+        assert_eq!(long, RevisionAnnotation::TooLong, "each pod would keep the text in memory");
     }
 
     fn pod(name: &str, inject: &str) -> InjectedPod {

@@ -33,8 +33,6 @@ pub(super) struct State {
     pub(super) published: usize,
     /// Number of notifications of pods that the processes attempted.
     pub(super) notifications: usize,
-    /// True if a notification of a pod arrived late, perhaps after a later one.
-    pub(super) has_late_notification: bool,
     /// Writes that are on their way.
     late: Vec<Late>,
     /// Request of a process that is stopped.
@@ -90,7 +88,6 @@ impl State {
             attempts: 0,
             published: 0,
             notifications: 0,
-            has_late_notification: false,
             late: Vec::new(),
             stopped: None,
             step: 0,
@@ -271,7 +268,6 @@ impl State {
     }
 
     fn apply_late(&mut self, call: &Call, remark: &str) -> Answer {
-        self.has_late_notification |= call.is_notification();
         self.apply(call, remark)
     }
 

@@ -78,18 +78,15 @@ impl Reference {
             if last.serves != expected.serves {
                 problems.push(format!("new pods serve {:?} in the end, and not {:?}", last.serves, expected.serves));
             }
-            if !seen.has_late_notification {
-                problems.extend(notification_problem(last, expected));
-            }
+            problems.extend(notification_problem(last, expected));
         } else {
             for (number, (step, expected)) in seen.steps.iter().zip(&self.seen.steps).enumerate() {
                 let (step, expected) = match forgets {
                     true => (step.without_history(), expected.without_history()),
                     false => (step.clone(), expected.clone()),
                 };
-                let notification = notification_problem(&step, &expected).filter(|_| !seen.has_late_notification);
                 problems.extend(
-                    notification
+                    notification_problem(&step, &expected)
                         .into_iter()
                         .chain(differences(&step, &expected))
                         .map(|problem| format!("after step {}: {problem}", number + 1)),
@@ -214,8 +211,7 @@ fn differences(found: &After, expected: &After) -> impl Iterator<Item = String> 
 }
 
 /// Checks that the pod was notified of the published revision. A process that starts also notifies pods that need no
-/// notification, because it does not know how they started. A notification names no resource version, because the kubelet
-/// writes pods at any time: one that arrives late, after a later one, stays until the next revision or process.
+/// notification, because it does not know how they started.
 fn notification_problem(found: &After, expected: &After) -> Option<String> {
     let is_missing = found.notified.is_none() && expected.notified.is_some();
     let is_wrong = found.notified.is_some() && found.notified != found.serves;

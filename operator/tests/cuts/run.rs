@@ -36,7 +36,6 @@ pub(super) struct Seen {
     pub(super) published: usize,
     /// Number of notifications of pods that the controller attempted.
     pub(super) notifications: usize,
-    pub(super) has_late_notification: bool,
     pub(super) problems: Vec<String>,
     pub(super) reversals: Reversals,
     pub(super) trace: Vec<String>,
@@ -84,17 +83,7 @@ pub(super) fn run(scenario: &Scenario, plan: &Plan, order: &[String]) -> Seen {
         problems.append(&mut state.intrusions);
         problems.extend(state.server.unknown.iter().map(|call| format!("the controller calls {call}")));
         let reversals = std::mem::take(&mut state.watcher.reversals);
-        let has_late_notification = state.has_late_notification;
-        Seen {
-            has_late_notification,
-            steps,
-            writes,
-            published,
-            notifications,
-            problems,
-            reversals,
-            trace: std::mem::take(&mut state.trace),
-        }
+        Seen { steps, writes, published, notifications, problems, reversals, trace: std::mem::take(&mut state.trace) }
     })
 }
 

@@ -101,8 +101,8 @@ pub(super) async fn observe(target: ObservationTarget, deps: Arc<Deps>, found: A
         // A busy API server may take longer than the first round waits: another patch of each pod would double its work.
         let may_notify = target.nudge && !deps.nudger.is_notifying(namespace, environment);
         if may_notify && round < NUDGE_ROUNDS && !counts.behind.is_empty() {
-            let names = counts.behind.iter().map(|pod| pod.name.clone()).collect();
-            let notified = deps.nudger.nudge_again(namespace, environment, &target.revision, round + 2, names).await;
+            let (revision, behind) = (&target.revision, &counts.behind);
+            let notified = deps.nudger.nudge_again(namespace, environment, revision, round + 2, behind).await;
             tracing::info!(namespace, %environment, pods = counts.behind.len(), notified, "notified pods again");
         }
         if progress == Progress::Settled || round >= REPORT_FROM_ROUND {

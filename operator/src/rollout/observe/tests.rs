@@ -60,7 +60,9 @@ impl Cluster {
                 assert_eq!(parts.method, "PATCH", "{}", parts.uri);
                 let name = parts.uri.path().rsplit('/').next().unwrap().to_owned();
                 let patch: Value = serde_json::from_slice(&body).unwrap();
-                let value = patch["metadata"]["annotations"]["remora.dev/revision.storefront"].as_str().unwrap();
+                let set = patch.as_array().unwrap().last().unwrap();
+                assert_eq!(set["path"], "/metadata/annotations/remora.dev~1revision.storefront");
+                let value = set["value"].as_str().unwrap();
                 let mut answers = {
                     let mut state = cluster.0.lock();
                     state.patches.push((name.clone(), value.to_owned()));

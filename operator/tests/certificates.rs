@@ -14,6 +14,7 @@ use std::{
 use axum::{body::Body, http::Response};
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use http_body_util::BodyExt;
+use json_patch::PatchOperation;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use remora_operator::injection::{
@@ -133,9 +134,18 @@ impl Objects {
             ("GET", _) if path == configuration => (200, self.configuration.clone()),
             ("PATCH", _) if path == configuration => {
                 assert_eq!(head.headers["content-type"], "application/json-patch+json");
-                let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
-                json_patch::patch(&mut self.configuration, &patch).unwrap();
-                (200, self.configuration.clone())
+                let mut patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
+                // An API server takes a missing field for null.
+                patch.0.retain(|operation| match operation {
+                    PatchOperation::Test(test) => {
+                        !(test.value.is_null() && test.path.resolve(&self.configuration).is_err())
+                    }
+                    _ => true,
+                });
+                match json_patch::patch(&mut self.configuration, &patch) {
+                    Ok(()) => (200, self.configuration.clone()),
+                    Err(_) => failure(422, "Invalid"),
+                }
             }
             (method, _) => panic!("{method} {path} is nothing that a webhook may do"),
         }

@@ -20,8 +20,8 @@ pub enum Registered {
 
 /// Compares `caBundle` of every webhook with the CAs to trust.
 ///
-/// The operations test the name of each webhook before they change it: if the webhooks were reordered meanwhile, the
-/// API server refuses the patch instead of changing another webhook.
+/// The operations test the name and the `caBundle` of each webhook before they change it: if the webhooks were reordered
+/// or another replica registered its CAs meanwhile, the API server refuses the patch.
 ///
 /// # Errors
 ///
@@ -42,12 +42,21 @@ pub fn update(
             path: path(index, &["name"]),
             value: Value::from(name.as_str()),
         }));
-        operations.push(PatchOperation::Add(AddOperation {
-            path: path(index, &["clientConfig", "caBundle"]),
-            value: to_value(&bundle)?,
+        let path = path(index, &["clientConfig", "caBundle"]);
+        operations.push(PatchOperation::Test(TestOperation {
+            path: path.clone(),
+            value: to_value(&client_config.ca_bundle)?,
         }));
+        operations.push(PatchOperation::Add(AddOperation { path, value: to_value(&bundle)? }));
     }
     Ok(if operations.is_empty() { Registered::Current } else { Registered::Outdated(Patch(operations)) })
+}
+
+/// Returns the CAs that the API server trusts now.
+pub(super) fn registered(configuration: &MutatingWebhookConfiguration) -> Vec<Certificate> {
+    let webhooks = configuration.webhooks.iter().flatten();
+    let bundles = webhooks.filter_map(|webhook| webhook.client_config.ca_bundle.as_ref());
+    bundles.flat_map(|bundle| Certificate::read_all(&bundle.0)).collect()
 }
 
 fn path(index: usize, rest: &[&str]) -> PointerBuf {
@@ -91,6 +100,10 @@ mod tests {
             webhook["clientConfig"]["caBundle"] = json!("");
         }
         assert_eq!(after["webhooks"][0], before["webhooks"][0], "nothing else changed");
+
+        let mut registered = before.clone();
+        registered["webhooks"][1]["clientConfig"]["caBundle"] = json!("eB==");
+        assert!(json_patch::patch(&mut registered, &patch).is_err(), "what another replica registered stays");
 
         let mut reordered = before;
         reordered["webhooks"].as_array_mut().unwrap().reverse();

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     Lifetimes, Names, Serving,
     ca::{Certificate, Leaf, SignError},
-    registration::{Registered, update},
+    registration::{Registered, registered, update},
     renewal::{RenewalReason, Validity, needs_renewal},
     secret::{Contents, ForeignSecret, State, assess},
 };
@@ -21,6 +21,9 @@ use crate::injection::metrics::Metrics;
 
 /// Timeout of one API call. The client's own retries would continue for minutes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Number of attempts of one check while other replicas write at the same time.
+const ATTEMPTS: usize = 5;
 
 /// Longest pause between two attempts before the first success.
 const FIRST_ATTEMPTS: Duration = Duration::from_secs(1);
@@ -103,8 +106,10 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// True if another replica has written the object meanwhile. For a patch whose tests fail, the API server's code is 422.
     fn is_conflict(&self) -> bool {
-        matches!(self, CallError::Api(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists())
+        matches!(self, CallError::Api(kube::Error::Api(status))
+            if status.is_conflict() || status.is_already_exists() || status.code == 422)
     }
 }
 
@@ -161,7 +166,23 @@ impl CertificateManager {
 
     /// Does all work that is due now. Returns true if API servers may not have read the current `caBundle` yet.
     async fn step(&mut self, now: Timestamp) -> Result<bool, Error> {
-        let contents = self.contents(now).await?;
+        for _ in 1..ATTEMPTS {
+            match self.attempt(now).await {
+                // Another replica wrote first: the next attempt reads what it wrote.
+                Err(Error::WriteCa { source, .. } | Error::WriteRegistration { source, .. })
+                    if source.is_conflict() => {}
+                result => return result,
+            }
+        }
+        self.attempt(now).await
+    }
+
+    async fn attempt(&mut self, now: Timestamp) -> Result<bool, Error> {
+        // The registration is read before the Secret, and written only if it has not changed since: it never loses a CA
+        // that another replica has registered after it read a later Secret.
+        let registration = self.registration().await;
+        let registered = registration.as_ref().map(registered).unwrap_or_default();
+        let contents = self.contents(registered, now).await?;
         self.metrics.set_ca_expiry(contents.ca.certificate().validity().until.as_second());
         let trusted = contents.trusted(now, &self.lifetimes);
         // Signing comes before registration: the API server calls the webhook as soon as `caBundle` is set, and the
@@ -169,7 +190,7 @@ impl CertificateManager {
         if self.leaf.as_ref().is_none_or(|leaf| !leaf.serves(&trusted, now)) {
             self.sign(&contents, now)?;
         }
-        let changed = self.register(&trusted).await?;
+        let changed = self.register(&registration?, &trusted).await?;
         let settled = contents.ca.certificate().validity().created(self.lifetimes.skew) + self.lifetimes.settle <= now;
         if settled && self.leaf.as_ref().is_none_or(|leaf| leaf.is_outdated(&contents, now)) {
             self.sign(&contents, now)?;
@@ -178,38 +199,28 @@ impl CertificateManager {
     }
 
     /// Returns the contents of the Secret, and creates or renews the CA if necessary. If several replicas try at the
-    /// same time, one succeeds and all use its CA.
-    async fn contents(&self, now: Timestamp) -> Result<Contents, Error> {
+    /// same time, one succeeds.
+    async fn contents(&self, registered: Vec<Certificate>, now: Timestamp) -> Result<Contents, Error> {
         let name = &self.names.secret;
-        let mut attempts = 0;
-        loop {
-            let found = call(self.secrets.get_opt(name))
-                .await
-                .map_err(|source| Error::ReadCa { name: name.clone(), source })?;
-            let (reason, old) = match assess(found.as_ref(), now)? {
-                State::Usable(contents) => return Ok(*contents),
-                State::Renew { reason, old } => (reason, old),
-            };
-            // The CA of a deleted Secret is still needed: the serving certificate that it signed is in use.
-            let old = old.into_iter().chain(self.leaf.as_ref().map(|leaf| leaf.signed_by.clone())).collect();
-            let contents = Contents::renewed(old, now, &self.lifetimes)?;
-            let secret = contents.secret(&self.names, found.as_ref());
-            let params = PostParams::default();
-            let written = match &found {
-                None => call(self.secrets.create(&params, &secret)).await,
-                Some(_) => call(self.secrets.replace(name, &params, &secret)).await,
-            };
-            attempts += 1;
-            match written {
-                Ok(_) => {
-                    tracing::info!(?reason, secret = %name, "created a new CA");
-                    return Ok(contents);
-                }
-                // Another replica wrote the Secret first: the next attempt reads its CA.
-                Err(error) if error.is_conflict() && attempts < 5 => {}
-                Err(source) => return Err(Error::WriteCa { name: name.clone(), source }),
-            }
-        }
+        let found =
+            call(self.secrets.get_opt(name)).await.map_err(|source| Error::ReadCa { name: name.clone(), source })?;
+        let (reason, old) = match assess(found.as_ref(), now)? {
+            State::Usable(contents) => return Ok(*contents),
+            State::Renew { reason, old } => (reason, old),
+        };
+        // The CAs of a deleted Secret are still needed: the serving certificates that they signed are in use, here and in
+        // the other replicas.
+        let own = self.leaf.as_ref().map(|leaf| leaf.signed_by.clone());
+        let contents = Contents::renewed(old.into_iter().chain(own).chain(registered), now, &self.lifetimes)?;
+        let secret = contents.secret(&self.names, found.as_ref());
+        let params = PostParams::default();
+        let written = match &found {
+            None => call(self.secrets.create(&params, &secret)).await,
+            Some(_) => call(self.secrets.replace(name, &params, &secret)).await,
+        };
+        written.map_err(|source| Error::WriteCa { name: name.clone(), source })?;
+        tracing::info!(?reason, secret = %name, "created a new CA");
+        Ok(contents)
     }
 
     /// Signs a new serving certificate and serves with it from the next handshake on.
@@ -222,13 +233,22 @@ impl CertificateManager {
         Ok(())
     }
 
-    async fn register(&self, trusted: &[&Certificate]) -> Result<bool, Error> {
+    async fn registration(&self) -> Result<MutatingWebhookConfiguration, Error> {
         let name = &self.names.configuration;
-        let configuration = call(self.configurations.get(name))
+        call(self.configurations.get(name))
             .await
-            .map_err(|source| Error::ReadRegistration { name: name.clone(), source })?;
+            .map_err(|source| Error::ReadRegistration { name: name.clone(), source })
+    }
+
+    /// Registers the CAs with the API server. Returns true if they were not registered already.
+    async fn register(
+        &self,
+        registration: &MutatingWebhookConfiguration,
+        trusted: &[&Certificate],
+    ) -> Result<bool, Error> {
+        let name = &self.names.configuration;
         let failed = |source| Error::WriteRegistration { name: name.clone(), source };
-        match update(&configuration, trusted).map_err(|error| failed(error.into()))? {
+        match update(registration, trusted).map_err(|error| failed(error.into()))? {
             Registered::Current => Ok(false),
             Registered::Outdated(operations) => {
                 let patch = Patch::Json::<()>(operations);
@@ -257,5 +277,7 @@ impl InUse {
     }
 }
 
+#[cfg(test)]
+mod cuts;
 #[cfg(test)]
 mod tests;

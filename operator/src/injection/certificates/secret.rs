@@ -48,7 +48,7 @@ pub(super) enum State {
 impl Contents {
     /// Creates contents with a new CA, and keeps the first [`MOST_PREVIOUS`] distinct certificates of `old`.
     pub(super) fn renewed(
-        old: Vec<Certificate>,
+        old: impl IntoIterator<Item = Certificate>,
         now: Timestamp,
         lifetimes: &Lifetimes,
     ) -> Result<Contents, rcgen::Error> {
@@ -245,14 +245,14 @@ mod tests {
         let second = second.ca.certificate().clone();
         assert_eq!(old, [second.clone(), first.clone()]);
         // The CA of the replica's serving certificate may be in the list already.
-        let old = old.into_iter().chain([first.clone()]).collect();
+        let old = old.into_iter().chain([first.clone()]);
         let third = Contents::renewed(old, later(now, 20), &lifetimes).unwrap();
         let State::Usable(third) = assess(Some(&third.secret(&names(), None)), later(now, 20)).unwrap() else {
             panic!("not usable")
         };
         assert_eq!(third.trusted(later(now, 20), &lifetimes), [third.ca.certificate(), &second, &first]);
         let many = (0..9).map(|_| Contents::renewed(Vec::new(), now, &lifetimes).unwrap().ca.certificate().clone());
-        assert_eq!(Contents::renewed(many.collect(), now, &lifetimes).unwrap().previous.len(), MOST_PREVIOUS);
+        assert_eq!(Contents::renewed(many, now, &lifetimes).unwrap().previous.len(), MOST_PREVIOUS);
     }
 
     #[test]

@@ -65,13 +65,22 @@ impl Objects {
             }
             ("GET", false) => (200, self.configuration.clone()),
             ("PATCH", false) => {
-                let patch: json_patch::Patch = serde_json::from_slice(body).unwrap();
-                json_patch::patch(&mut self.configuration, &patch).unwrap();
+                patch(&mut self.configuration, serde_json::from_slice(body).unwrap()).unwrap();
                 (200, self.configuration.clone())
             }
             _ => panic!("{method} {path}"),
         }
     }
+}
+
+/// Applies a JSON patch as an API server does: a missing field is null.
+pub(super) fn patch(object: &mut Value, patch: Value) -> Result<(), json_patch::PatchError> {
+    let mut patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+    patch.0.retain(|operation| match operation {
+        json_patch::PatchOperation::Test(test) => !(test.value.is_null() && test.path.resolve(object).is_err()),
+        _ => true,
+    });
+    json_patch::patch(object, &patch)
 }
 
 struct Replica {

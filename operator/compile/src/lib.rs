@@ -16,6 +16,7 @@ mod experiments;
 mod finding;
 mod local_evaluation;
 pub mod name;
+mod nearly_full;
 mod priorities;
 mod progress;
 pub(crate) mod property;
@@ -30,6 +31,7 @@ use remora_snapshot::{Revision, WriteError, files};
 use serde::{Deserialize, Serialize};
 
 pub use finding::{Finding, MOST_FINDINGS};
+pub use nearly_full::is_nearly_full;
 pub use progress::Progress;
 pub use remora_snapshot::File;
 pub use remora_snapshot::model::{BooleanFlags, DisabledFlags, EnvironmentFlags, ObjectFlags, Ofrep};
@@ -173,11 +175,8 @@ pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>)
     environment.notes = findings.iter().take(MOST_NOTES).map(ToString::to_string).collect();
     options.progress.at("writing the snapshot");
     let written = remora_snapshot::write(&environment, bytes)?;
-    if let Some(core) = written.files.first()
-        && let Some(finding) = nearly_full(core.bytes.len(), bytes.max(files::MAX_CORE_BYTES))
-    {
-        findings.insert(0, finding);
-    }
+    // Before the others, of which only some are kept.
+    findings.splice(0..0, nearly_full::findings(&written.files, bytes));
     Ok(Compiled {
         summary: summary(&environment, &written.files),
         files: written.files,
@@ -186,40 +185,11 @@ pub fn compile_to_files_of(bytes: usize, pruned: &Pruned, options: &Options<'_>)
     })
 }
 
-/// Share of a limit, in percent, from which on the size of a core is a finding.
-const NEARLY_FULL: usize = 70;
-
-/// True if a core of this size is a finding because it may soon exceed the limit.
-pub fn is_nearly_full(bytes: usize, limit: usize) -> bool {
-    bytes.saturating_mul(100) >= limit.saturating_mul(NEARLY_FULL)
-}
-
-fn nearly_full(bytes: usize, limit: usize) -> Option<Finding> {
-    let message = format!(
-        "flags, segments and values take {bytes} bytes, and a snapshot holds {limit}: leave features out with spec.prune.features, or shorten values and IN lists, before they do not fit"
-    );
-    is_nearly_full(bytes, limit).then(|| Finding::new("core", &message))
-}
-
 fn summary(environment: &model::Environment, files: &[File]) -> SnapshotCounts {
     SnapshotCounts {
         features: environment.features.iter().filter(|feature| feature.served).count(),
         segments: environment.segments.len(),
         identity_overrides: environment.identity_overrides.len(),
         bytes: files.iter().map(|file| file.bytes.len()).sum(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn core_near_its_limit_is_a_finding() {
-        let limit = files::MAX_CORE_BYTES;
-        assert_eq!(nearly_full(limit * 69 / 100, limit), None);
-        let finding = nearly_full(limit * 7 / 10 + 1, limit).unwrap();
-        assert!(finding.to_string().starts_with("core: flags, segments and values take 116"), "{finding}");
-        assert!(nearly_full(limit, limit).is_some());
     }
 }

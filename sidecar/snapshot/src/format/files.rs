@@ -118,6 +118,12 @@ pub fn document(slot: usize) -> String {
     format!("document-{slot:02}")
 }
 
+/// Returns true if a file of this name holds a part of the environment's document.
+#[must_use]
+pub fn is_document(name: &str) -> bool {
+    (0..DOCUMENT_SLOTS).any(|slot| document(slot) == name)
+}
+
 /// Lists the files that a directory may hold for one environment, the core first: with `slots` slots for overrides, and
 /// `parts` slots for the parts of a core in each set.
 pub fn all(slots: usize, parts: usize) -> impl Iterator<Item = String> {

@@ -1,5 +1,7 @@
 //! Triggers: requests for an early reconciliation, sent by tasks that run beside the reconciliations.
 
+use std::collections::BTreeSet;
+
 use tokio::sync::mpsc;
 
 use crate::api::NamespacedName;
@@ -7,7 +9,7 @@ use crate::api::NamespacedName;
 /// Capacity of the channel of requests. A sender waits while the channel is full.
 const WAITING: usize = 1024;
 
-/// Reason for a reconciliation. Of two triggers, the later variant is kept.
+/// Reason for a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trigger {
     /// The status has something to report, or the environment has waited for its turn.
@@ -22,6 +24,28 @@ pub enum Trigger {
     ReferenceChanged,
     /// A person requests a fetch now, whatever the result of the last one was.
     Requested,
+}
+
+/// The triggers of one environment since its last reconciliation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Triggers(BTreeSet<Trigger>);
+
+impl Triggers {
+    /// Adds a trigger.
+    pub fn insert(&mut self, trigger: Trigger) {
+        self.0.insert(trigger);
+    }
+
+    /// True if one of these is among the triggers.
+    pub fn has(&self, any: &[Trigger]) -> bool {
+        any.iter().any(|trigger| self.0.contains(trigger))
+    }
+}
+
+impl From<Trigger> for Triggers {
+    fn from(trigger: Trigger) -> Self {
+        Self(BTreeSet::from([trigger]))
+    }
 }
 
 /// A request to reconcile one environment.

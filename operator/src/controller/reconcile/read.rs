@@ -25,7 +25,7 @@ use crate::{
     counted::Counted,
     source::{
         fetch::{Fetched, FetchedDocument, Fetcher},
-        trigger::Trigger,
+        trigger::{Trigger, Triggers},
     },
 };
 
@@ -71,14 +71,14 @@ impl Reader {
         Self { fetcher, compiler, documents: Counted::default(), metrics }
     }
 
-    /// Fetches and compiles the document if a fetch is due. `trigger` is the strongest one since the last reconciliation.
+    /// Fetches and compiles the document if a fetch is due. `triggers` are those since the last reconciliation.
     ///
     /// # Errors
     /// If the prune rules are invalid, the source returns no document, or the document cannot be compiled.
     pub(super) async fn read_if_due(
         &self,
         environment: &Environment<'_>,
-        mut trigger: Option<Trigger>,
+        mut triggers: Triggers,
         known: KnownState<'_>,
         source: &mut SourceState,
         requests: &mut Requests,
@@ -87,11 +87,11 @@ impl Reader {
             // The fetch that serves the request may be a later one, if this one has to wait for room.
             source.forget_for_request();
             if requests.start(Instant::now()) {
-                trigger = Some(Trigger::Requested);
+                triggers.insert(Trigger::Requested);
             }
         }
-        source.apply_trigger(trigger, Instant::now());
-        if !source.is_due(trigger, known.is_lost, Instant::now()) {
+        source.apply_triggers(&triggers, Instant::now());
+        if !source.is_due(&triggers, known.is_lost, Instant::now()) {
             return Ok(ReadOutcome::NotRun);
         }
         let Some(_place) = self.documents.begin_below(DOCUMENTS, environment.name.namespace.clone()) else {

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     api::{NamespacedName, Uid},
-    source::trigger::Trigger,
+    source::trigger::{Trigger, Triggers},
 };
 
 /// State of one environment. Each part belongs to one step.
@@ -61,7 +61,7 @@ impl EnvironmentState {
 pub(super) struct States {
     known: Mutex<HashMap<Uid, EnvironmentState>>,
     /// Triggers since the last reconciliation of each environment.
-    triggers: Mutex<HashMap<NamespacedName, Trigger>>,
+    triggers: Mutex<HashMap<NamespacedName, Triggers>>,
 }
 
 impl States {
@@ -74,16 +74,14 @@ impl States {
         self.known.lock().insert(uid, state);
     }
 
-    /// Stores a trigger for the next reconciliation of this environment. The stronger of two triggers is kept.
+    /// Stores a trigger for the next reconciliation of this environment.
     pub(super) fn trigger(&self, environment: NamespacedName, trigger: Trigger) {
-        let mut triggers = self.triggers.lock();
-        let known = triggers.entry(environment).or_insert(trigger);
-        *known = trigger.max(*known);
+        self.triggers.lock().entry(environment).or_default().insert(trigger);
     }
 
-    /// Takes the trigger since the last reconciliation, if there is one.
-    pub(super) fn take_trigger(&self, environment: &NamespacedName) -> Option<Trigger> {
-        self.triggers.lock().remove(environment)
+    /// Takes the triggers since the last reconciliation.
+    pub(super) fn take_triggers(&self, environment: &NamespacedName) -> Triggers {
+        self.triggers.lock().remove(environment).unwrap_or_default()
     }
 
     /// Drops the state of all environments that are not in `alive`, and the triggers of those for which `is_there`
@@ -109,7 +107,7 @@ mod tests {
         }
         states.retain(&HashSet::from([uid("search")]), |environment| *environment == shop("search"));
         assert!(states.take(&uid("storefront")).is_none() && states.take(&uid("search")).is_some());
-        assert_eq!(states.take_trigger(&shop("storefront")), None);
-        assert_eq!(states.take_trigger(&shop("search")), Some(Trigger::Fetch));
+        assert_eq!(states.take_triggers(&shop("storefront")), Triggers::default());
+        assert_eq!(states.take_triggers(&shop("search")), Trigger::Fetch.into());
     }
 }

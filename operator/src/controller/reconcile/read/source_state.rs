@@ -13,7 +13,7 @@ use crate::{
     source::{
         back_off::Retry,
         fetch::{self, Arrival, CachedVersion, Comparison, ContentDigest, EnvironmentKey, FetchHints},
-        trigger::Trigger,
+        trigger::{Trigger, Triggers},
     },
 };
 
@@ -78,14 +78,13 @@ impl SourceState {
         self.next_fetch = Some(at);
     }
 
-    /// Makes the next fetch earlier if an object was edited. Every trigger from [`Trigger::FetchWhole`] on makes it
-    /// unconditional, because only the strongest trigger is kept.
-    pub(crate) fn apply_trigger(&mut self, trigger: Option<Trigger>, now: Instant) {
-        if trigger == Some(Trigger::ReferenceChanged) {
+    /// Makes the next fetch earlier if an object was edited, and unconditional if a condition may hide a change.
+    pub(crate) fn apply_triggers(&mut self, triggers: &Triggers, now: Instant) {
+        if triggers.has(&[Trigger::ReferenceChanged]) {
             let edit = self.edits.plan(now);
             self.next_fetch = self.next_fetch.map(|next| next.min(edit));
         }
-        if trigger >= Some(Trigger::FetchWhole) {
+        if triggers.has(&[Trigger::FetchWhole, Trigger::ReferenceChanged, Trigger::Requested]) {
             self.require_whole_fetch();
         }
     }
@@ -105,14 +104,10 @@ impl SourceState {
 
     /// Returns true if the source is to be fetched now. `is_lost` is true if no snapshot exists anywhere and none is
     /// expected, so waiting for the next poll has no purpose.
-    pub(crate) fn is_due(&self, trigger: Option<Trigger>, is_lost: bool, now: Instant) -> bool {
-        let by_trigger = match trigger {
-            Some(Trigger::Requested) => true,
-            // A stream event does not shorten the back-off of a failing source.
-            Some(Trigger::Fetch | Trigger::FetchWhole) => self.failures == 0,
-            // An edit has set the time of the next fetch.
-            Some(Trigger::ReferenceChanged | Trigger::Report) | None => false,
-        };
+    pub(crate) fn is_due(&self, triggers: &Triggers, is_lost: bool, now: Instant) -> bool {
+        // A stream event does not shorten the back-off of a failing source. An edit has set the time of the next fetch.
+        let is_new = triggers.has(&[Trigger::Fetch, Trigger::FetchWhole]) && self.failures == 0;
+        let by_trigger = triggers.has(&[Trigger::Requested]) || is_new;
         let is_lost = is_lost && self.failures == 0 && !self.edits.is_waiting(now);
         by_trigger || is_lost || self.next_fetch.is_none_or(|next| now >= next)
     }

@@ -42,8 +42,8 @@ pub(super) async fn read(
         has_snapshot: has_newest || is_pinned,
         is_lost: !has_newest && !is_elsewhere,
     };
-    let trigger = context.states.take_trigger(&environment.name);
-    let reading = context.reader.read_if_due(environment, trigger, known, source, requests);
+    let triggers = context.states.take_triggers(&environment.name);
+    let reading = context.reader.read_if_due(environment, triggers, known, source, requests);
     run_and_restore(reading, environment, &context.publisher, &observed.destination, desired).await
 }
 

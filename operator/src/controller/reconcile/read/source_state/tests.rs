@@ -77,19 +77,18 @@ fn conditional_fetches_are_followed_by_unconditional_one_after_ten_minutes() {
 }
 
 #[test]
-fn trigger_of_webhook_or_stronger_one_makes_fetch_unconditional() {
+fn trigger_of_webhook_edit_or_person_makes_fetch_unconditional() {
     let now = Instant::now();
     for (trigger, is_whole) in [
-        (None, false),
-        (Some(Trigger::Report), false),
-        (Some(Trigger::Fetch), false),
-        (Some(Trigger::FetchWhole), true),
-        (Some(Trigger::ReferenceChanged), true),
-        (Some(Trigger::Requested), true),
+        (Trigger::Report, false),
+        (Trigger::Fetch, false),
+        (Trigger::FetchWhole, true),
+        (Trigger::ReferenceChanged, true),
+        (Trigger::Requested, true),
     ] {
         let version = Some(CachedVersion::of_object("7"));
         let mut source = SourceState { version, last_document: Some(now), ..SourceState::default() };
-        source.apply_trigger(trigger, now);
+        source.apply_triggers(&trigger.into(), now);
         assert_eq!(source.hints(true, INTERVAL, now).cached.is_none(), is_whole, "{trigger:?}");
     }
 }
@@ -136,16 +135,18 @@ fn stream_event_does_not_shorten_back_off_of_failing_source() {
     let now = Instant::now();
     let mut source = SourceState::default();
     failed(&mut source);
-    for trigger in [None, Some(Trigger::Report), Some(Trigger::Fetch), Some(Trigger::FetchWhole)] {
-        assert!(!source.is_due(trigger, true, now), "{trigger:?}");
+    for trigger in [Trigger::Report, Trigger::Fetch, Trigger::FetchWhole] {
+        assert!(!source.is_due(&trigger.into(), true, now), "{trigger:?}");
     }
-    source.apply_trigger(Some(Trigger::ReferenceChanged), now);
-    assert!(source.is_due(Some(Trigger::ReferenceChanged), false, now));
-    assert!(source.is_due(Some(Trigger::Requested), false, now));
+    let none = Triggers::default();
+    assert!(!source.is_due(&none, true, now));
+    source.apply_triggers(&Trigger::ReferenceChanged.into(), now);
+    assert!(source.is_due(&Trigger::ReferenceChanged.into(), false, now));
+    assert!(source.is_due(&Trigger::Requested.into(), false, now));
     unchanged(&mut source);
-    assert!(!source.is_due(Some(Trigger::Report), false, now) && source.is_due(Some(Trigger::Fetch), false, now));
-    assert!(source.is_due(None, true, now), "nothing is published");
-    assert!(source.is_due(None, false, now + Duration::from_secs(34)));
+    assert!(!source.is_due(&Trigger::Report.into(), false, now) && source.is_due(&Trigger::Fetch.into(), false, now));
+    assert!(source.is_due(&none, true, now), "nothing is published");
+    assert!(source.is_due(&none, false, now + Duration::from_secs(34)));
 }
 
 #[test]
@@ -155,8 +156,8 @@ fn many_edits_cause_one_fetch_in_each_pace() {
     let (mut fetches, mut time) = (Vec::new(), Duration::ZERO);
     while time < 4 * EDIT_PACE {
         let now = began + time;
-        source.apply_trigger(Some(Trigger::ReferenceChanged), now);
-        if source.is_due(Some(Trigger::ReferenceChanged), false, now) {
+        source.apply_triggers(&Trigger::ReferenceChanged.into(), now);
+        if source.is_due(&Trigger::ReferenceChanged.into(), false, now) {
             fetches.push(time);
             // The server refuses, and asks for a long pause.
             source.next_fetch = Some(now + Duration::from_secs(900));
@@ -168,11 +169,29 @@ fn many_edits_cause_one_fetch_in_each_pace() {
     assert_eq!(later, [1, 2, 3].map(|number| number * EDIT_PACE));
 }
 
+/// Somebody who edits a referenced object again and again delays no change that the server has reported.
+#[test]
+fn change_is_fetched_at_once_although_edits_wait_for_their_pace() {
+    let now = Instant::now();
+    let mut source = SourceState::default();
+    unchanged(&mut source);
+    for _ in 0..100 {
+        source.apply_triggers(&Trigger::ReferenceChanged.into(), now);
+    }
+    source.fetch_at(now + EDIT_PACE);
+    let mut triggers = Triggers::from(Trigger::FetchWhole);
+    triggers.insert(Trigger::ReferenceChanged);
+    source.apply_triggers(&triggers, now);
+    assert!(source.is_due(&triggers, false, now));
+    assert!(!source.is_due(&Trigger::ReferenceChanged.into(), false, now), "the edit waits for its pace");
+}
+
 #[test]
 fn many_generations_cause_one_fetch_in_each_pace() {
     let mut source = SourceState::default();
     source.start_generation(Instant::now());
-    assert!(source.is_due(None, false, Instant::now()), "the first edit is fetched at once");
+    let none = Triggers::default();
+    assert!(source.is_due(&none, false, Instant::now()), "the first edit is fetched at once");
     for _ in 0..100 {
         failed(&mut source);
         source.start_generation(Instant::now());
@@ -180,7 +199,7 @@ fn many_generations_cause_one_fetch_in_each_pace() {
     let now = Instant::now();
     // Without a published snapshot, too.
     for is_lost in [false, true] {
-        assert!(!source.is_due(None, is_lost, now) && source.is_due(None, is_lost, now + EDIT_PACE));
+        assert!(!source.is_due(&none, is_lost, now) && source.is_due(&none, is_lost, now + EDIT_PACE));
     }
 }
 

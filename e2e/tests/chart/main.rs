@@ -242,7 +242,8 @@ ClusterRole remora-view: get,list,watch featureenvironments
 ClusterRole remora-webhook: get,list,watch featureenvironments 
 ClusterRole remora-webhook: get,list,watch namespaces 
 ClusterRole remora-webhook: get,patch mutatingwebhookconfigurations remora
-Role remora-controller: get,create,patch,update,delete leases 
+Role remora-controller: create leases 
+Role remora-controller: get,update,delete leases remora-controller
 Role remora-controller: create pods 
 Role remora-webhook: get,update secrets remora-webhook-authority
 Role remora-webhook: create secrets 

@@ -70,6 +70,7 @@ pub use self::{
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Fetched", type_ = "string", priority = 1, json_path = r#".status.conditions[?(@.type=="Fetched")].reason"#),
     printcolumn(name = "Pods", type_ = "integer", priority = 1, json_path = ".status.pods.total"),
+    printcolumn(name = "Asked", type_ = "integer", priority = 1, json_path = ".status.pods.asked"),
     printcolumn(name = "Current", type_ = "integer", priority = 1, json_path = ".status.pods.current"),
     printcolumn(name = "Realtime", type_ = "string", priority = 1, json_path = ".status.realtime"),
     printcolumn(name = "Message", type_ = "string", priority = 1, json_path = r#".status.conditions[?(@.type=="Ready")].message"#)

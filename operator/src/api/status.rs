@@ -18,9 +18,10 @@ pub struct FeatureEnvironmentStatus {
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Conditions. `Accepted`: the operator can act on the spec. `Fetched`: the last fetch succeeded. `Published`: the newest
-    /// document is published. `Ready`: pods can be served, from the last good snapshot if need be. `Stale`: the source could
-    /// not be reached for too long. Each has a reason, and a message that says what to do.
+    /// Conditions. `Accepted`: the spec and the objects that it names can be used. `Fetched`: the last fetch succeeded.
+    /// `Published`: the document that was fetched last is published. `Ready`: a snapshot is published for new pods. `Stale`:
+    /// the source has not confirmed the published document for ten refresh intervals, and at least a minute. Each has a
+    /// reason, and a message that says what to do.
     #[serde(default)]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -121,7 +122,7 @@ pub struct Pods {
     pub revision: Option<Revision>,
     /// Number of injected pods.
     pub total: i64,
-    /// Number of pods that the operator asked, if it did not ask all.
+    /// Number of pods that the controller asked: 500 at most. The following numbers are about these pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<i64>,
     /// Number of pods that serve the revision.

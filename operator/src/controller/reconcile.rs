@@ -73,7 +73,7 @@ pub async fn reconcile(
             let (namespace, name) = (invalid.metadata.namespace.as_deref(), invalid.metadata.name.as_deref());
             tracing::error!(
                 namespace,
-                name,
+                environment = name,
                 error = invalid.error,
                 "cannot read the FeatureEnvironment: correct the field that the error names"
             );

@@ -107,11 +107,11 @@ impl Reports {
                 // A namespace that is being deleted accepts no new objects.
                 Ok(Err(kube::Error::Api(status))) if is_terminating(&status) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(namespace, name, %error, reason = event.reason, "cannot record an Event");
+                    tracing::warn!(namespace, environment = name, %error, reason = event.reason, "cannot record an Event");
                 }
                 Err(_) => tracing::warn!(
                     namespace,
-                    name,
+                    environment = name,
                     reason = event.reason,
                     "cannot record an Event: the API server did not answer in time"
                 ),

@@ -101,7 +101,7 @@ impl Page {
             },
         );
         self.gauge(state, "remora_sidecar_features", "Number of features in the served snapshot.", |environment| {
-            Some(environment.loaded.load().as_ref()?.snapshot.features() as f64)
+            Some(environment.loaded.load().as_ref()?.snapshot.served_features() as f64)
         });
         self.gauge(
             state,

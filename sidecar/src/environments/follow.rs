@@ -185,7 +185,7 @@ impl FollowedVolume {
                     .send_modify(|change| *change = change.next(revision, loaded.content_hash, now, updated_at));
             }
             self.overrides = overrides;
-            let (name, features) = (&environment.name, loaded.snapshot.features());
+            let (name, features) = (&environment.name, loaded.snapshot.served_features());
             let Sizes { core, overrides, document } = loaded.sizes;
             let how = if loaded.in_place { "mapped" } else { "copied" };
             if same {

@@ -275,7 +275,7 @@ impl<'a> Builder<'a> {
     ) -> Result<(), PatternError> {
         self.nesting += 1;
         if self.nesting >= MAX_NESTING {
-            return Err(format!("nests look-around or atomic groups more than {MAX_NESTING} deep").into());
+            return Err(format!("nests look-around or atomic groups {MAX_NESTING} deep or deeper").into());
         }
         let start = self.push(Instruction::Match)?;
         content(self)?;

@@ -43,7 +43,7 @@ impl EventWriter {
                 )
             }
         };
-        tracing::warn!(namespace, name, note, "found a pod without its sidecar");
+        tracing::warn!(namespace, pod = name, note, "found a pod without its sidecar");
         self.publish(pod, EventType::Warning, Reason::NotInjected, note, "Audit").await;
     }
 
@@ -65,9 +65,9 @@ impl EventWriter {
             let event = Event { type_, reason: reason.to_string(), note, action: action.to_owned(), secondary };
             match timeout(TIMEOUT, self.recorder.publish(&event, regarding)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(namespace, name, %error, %reason, "cannot write an Event"),
+                Ok(Err(error)) => tracing::warn!(namespace, pod = name, %error, %reason, "cannot write an Event"),
                 Err(_) => {
-                    tracing::warn!(namespace, name, %reason, "cannot write an Event: the API server did not answer in time");
+                    tracing::warn!(namespace, pod = name, %reason, "cannot write an Event: the API server did not answer in time");
                 }
             }
         }

@@ -125,7 +125,7 @@ impl Evictor {
                 (EvictionOutcome::Failed, Some(format!("the API server did not answer within {} s", TIMEOUT.as_secs())))
             }
         };
-        tracing::info!(namespace, name, ?outcome, error, "tried to evict a pod without its sidecar");
+        tracing::info!(namespace, pod = name, ?outcome, error, "tried to evict a pod without its sidecar");
         outcome
     }
 }

@@ -74,7 +74,7 @@ impl Counts {
             // Without pods, a new revision does not change the status.
             revision: (self.total > 0).then(|| target.revision.clone()),
             total: count(self.total),
-            asked: (self.asked < self.total).then(|| count(self.asked)),
+            asked: (self.total > 0).then(|| count(self.asked)),
             current: count(self.current),
             behind: count(self.behind.len() + self.other_format.len()),
             silent: count(self.silent.len()),
@@ -207,7 +207,7 @@ mod tests {
         assert!(!counts.is_settled());
         let pods = counts.report(&target(), false);
         assert_eq!((pods.total, pods.current, pods.behind, pods.silent), (4, 1, 1, 1));
-        assert_eq!((pods.problem, pods.asked), (None, None));
+        assert_eq!((pods.problem, pods.asked), (None, Some(4)));
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Objects {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(kube::Error::Api(status))) => Err(failed(status.message.clone())),
             // Other errors may quote the response that could not be parsed, which may be a Secret.
-            Ok(Err(_)) => Err(failed("the API server did not answer".to_owned())),
+            Ok(Err(_)) => Err(failed("the API server gave no answer that can be read".to_owned())),
             Err(_) => Err(failed("the API server did not answer in time".to_owned())),
         }
     }

@@ -90,6 +90,7 @@ scale: ## Measure the operator with ENVIRONMENTS (200) environments and PODS (20
 cuts: ## Cut the controller around every write of every scenario, and run PLANS random plans (default: 2000)
 	@$(STEP) "plans of cuts" env REMORA_CUTS_PLANS=$(or $(PLANS),2000) \
 	  cargo test $(CARGO_FLAGS) --release -p remora-operator --test cuts -- --nocapture --test-threads=1 undisturbed_run
+	@$(STEP) "plans of cuts before a real API server" e2e/tests/cuts/run.sh
 
 .PHONY: rotation
 rotation: ## Rotate the webhook's certificates during 10,000 pod creations, and print the answer times

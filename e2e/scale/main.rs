@@ -13,16 +13,14 @@ mod requests;
 mod sidecars;
 mod table;
 mod usage;
+mod wait;
 
-use std::{
-    io::Write as _,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{io::Write as _, path::PathBuf, time::Duration};
 
 use clap::Parser;
 use fleet::Size;
 use tokio::signal::unix::{SignalKind, signal};
+use wait::until;
 
 /// Measures the operator against a control plane with many environments and pods, prints tables, and fails if a goal is missed.
 #[derive(Debug, Parser)]
@@ -75,19 +73,4 @@ async fn main() -> anyhow::Result<()> {
 fn say(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stderr(), "{text}")?;
     Ok(())
-}
-
-/// Waits until the condition holds. An error of the condition counts as not yet.
-async fn until(what: &str, cap: Duration, condition: impl AsyncFn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
-    let began = Instant::now();
-    let mut last = String::new();
-    while began.elapsed() < cap {
-        match condition().await {
-            Ok(true) => return Ok(()),
-            Ok(false) => {}
-            Err(error) => last = format!("; last error: {error:#}"),
-        }
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    }
-    anyhow::bail!("not within {} s: {what}{last}", cap.as_secs())
 }

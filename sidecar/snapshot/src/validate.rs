@@ -194,6 +194,14 @@ impl Validator<'_> {
             masks.take(row.masks.length, "its range of masks overlaps that of an earlier row")?;
             Ok(())
         })?;
+        self.blocks()?;
+        self.attribute_indexes()?;
+        self.override_runs()
+    }
+
+    /// Checks the blocks of segments, and the rules that they refer to.
+    fn blocks(&self) -> Result<(), ReadError> {
+        let view = self.view;
         if view.blocks().len() != view.segments().len().div_ceil(BLOCK) {
             return Err(malformed("block", view.blocks().len(), "there is not one for each 64 segments"));
         }
@@ -227,9 +235,13 @@ impl Validator<'_> {
             refuse_if(row.slot as usize >= view.slots().len(), "its slot does not exist")?;
             refuse_if(!check.is_text(row.seed), "its seed is outside or no UTF-8")?;
             Ok(())
-        })?;
-        // Breakpoints of different attribute indexes must follow each other, and so must sets, so that checking all of
-        // them is linear.
+        })
+    }
+
+    /// Checks the attribute indexes. Breakpoints of different ones must follow each other, and so must sets, so that checking
+    /// all of them is linear.
+    fn attribute_indexes(&self) -> Result<(), ReadError> {
+        let view = self.view;
         let (end, last) = (Cell::new(0), Cell::new(0));
         self.each("attribute index", view.attribute_indexes(), |check, _, row| {
             let exists = |breakpoints: Span| {
@@ -265,8 +277,12 @@ impl Validator<'_> {
                 "a text is outside or no UTF-8",
             )?;
             Ok(())
-        })?;
-        // Ranks and offsets of different runs must follow each other, too.
+        })
+    }
+
+    /// Checks the override runs. Ranks and offsets of different ones must follow each other.
+    fn override_runs(&self) -> Result<(), ReadError> {
+        let view = self.view;
         let (end, last) = (Cell::new(0), Cell::new(0));
         self.each("override run", view.override_runs(), |check, _, OverrideRun { feature, ranks, offsets }| {
             let follows = ranks.start == end.get() && view.ranks().has(ranks.start, ranks.length);

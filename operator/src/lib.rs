@@ -16,6 +16,7 @@
 //! | `counted` | counts what is under way, by key |
 //! | `fair_semaphore` | bounds tasks that run at one time, and lets namespaces take turns |
 //! | [`api`] | defines the CustomResourceDefinition and all names that the parts of Remora share in the cluster |
+//! | [`api_call`] | bounds each call to the API server in time |
 //! | `tasks` | runs tasks beside the reconciliations, at most one of a kind for each environment |
 //! | [`compiler`] | prunes and compiles documents with [`remora_compile`], in child processes with bounded memory and time |
 //! | [`guard`] | decides whether a document may replace the published one: pure |
@@ -67,6 +68,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod api;
+pub mod api_call;
 pub mod ask;
 pub mod cli;
 pub mod compiler;

@@ -13,12 +13,13 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::timeout;
 
 pub(super) use self::access::AccessQuestion;
-use super::failure::{Failure, Right, TIMEOUT};
-use crate::{api::FeatureEnvironment, watched::pages::Pages};
+use super::failure::{Failure, Right};
+use crate::{api::FeatureEnvironment, api_call::within, watched::pages::Pages};
 
+/// Timeout of one request to the API server.
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// Largest number of objects in one page of a list. [`Pages`] requests fewer.
 const PAGE: u32 = 500;
 /// Part of the API server's answer if it does not know a resource.
@@ -58,12 +59,9 @@ fn right<K: Kind>(verb: &'static str, namespace: Option<&str>) -> Right {
     Right { verb, resource, namespace: namespace.map(str::to_owned) }
 }
 
-async fn within<T>(right: Right, work: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
-    match timeout(TIMEOUT, work).await {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(Failure::of(&error, right)),
-        Err(_) => Err(Failure::late(right)),
-    }
+/// Calls the API server. `right` is the right that the call needs.
+async fn call<T>(right: Right, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+    within(TIMEOUT, call).await.map_err(|error| Failure::of(error, right))
 }
 
 impl Cluster {
@@ -109,7 +107,7 @@ impl Cluster {
     pub(super) async fn environment(&self, name: &str) -> Result<FeatureEnvironment, Failure> {
         let namespace = &self.namespace;
         let api = Api::<FeatureEnvironment>::namespaced(self.client.clone(), namespace);
-        match within(right::<FeatureEnvironment>("get", Some(namespace)), api.get_opt(name)).await? {
+        match call(right::<FeatureEnvironment>("get", Some(namespace)), api.get_opt(name)).await? {
             Some(found) => Ok(found),
             // The API server answers 404 as well if it does not know the kind, which a list tells apart.
             None => {
@@ -129,12 +127,12 @@ impl Cluster {
         K: Kind + Resource<Scope = NamespaceResourceScope>,
     {
         let api = Api::<K>::namespaced(self.client.clone(), namespace);
-        within(right::<K>("get", Some(namespace)), api.get_opt(name)).await
+        call(right::<K>("get", Some(namespace)), api.get_opt(name)).await
     }
 
     /// Returns an object of the cluster, if it exists.
     pub(super) async fn get_of_cluster<K: Kind>(&self, name: &str) -> Result<Option<K>, Failure> {
-        within(right::<K>("get", None), Api::<K>::all(self.client.clone()).get_opt(name)).await
+        call(right::<K>("get", None), Api::<K>::all(self.client.clone()).get_opt(name)).await
     }
 
     /// Lists objects with these labels, of one namespace or of all.
@@ -178,7 +176,7 @@ impl Cluster {
         let mut parameters = ListParams::default().labels(labels).limit(PAGE);
         let mut found = Vec::new();
         loop {
-            let page = within(right.clone(), api.list(&parameters)).await?;
+            let page = call(right.clone(), api.list(&parameters)).await?;
             found.extend(page.items.into_iter().filter_map(&keep));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => parameters = parameters.continue_token(&token),
@@ -196,7 +194,7 @@ impl Cluster {
             let resource = ApiResource::from_gvk_with_plural(&kind, plural);
             let api = Api::<DynamicObject>::all_with(self.client.clone(), &resource);
             let right = Right { verb: "list", resource: format!("{plural}.{group}"), namespace: None };
-            match within(right, api.list(&ListParams::default().labels(labels))).await {
+            match call(right, api.list(&ListParams::default().labels(labels))).await {
                 Ok(found) => return Ok(found.items.iter().map(ResourceExt::name_any).collect()),
                 Err(Failure::Unanswered { message, .. }) if message.contains(NO_RESOURCE) => {}
                 Err(failure) => return Err(failure),
@@ -212,14 +210,14 @@ impl Cluster {
     {
         let api = Api::<K>::namespaced(self.client.clone(), namespace);
         let parameters = PostParams { dry_run: true, ..PostParams::default() };
-        within(right::<K>("create", Some(namespace)), api.create(&parameters, object)).await
+        call(right::<K>("create", Some(namespace)), api.create(&parameters, object)).await
     }
 
     /// Asks the API server if a ServiceAccount may do something.
     pub(super) async fn is_allowed(&self, question: AccessQuestion<'_>) -> Result<bool, Failure> {
         let api = Api::<SubjectAccessReview>::all(self.client.clone());
         let right = right::<SubjectAccessReview>("create", None);
-        let answer = within(right, api.create(&PostParams::default(), &question.review())).await?;
+        let answer = call(right, api.create(&PostParams::default(), &question.review())).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
@@ -227,13 +225,13 @@ impl Cluster {
     pub(super) async fn change(&self, name: &str, change: &Value) -> Result<FeatureEnvironment, Failure> {
         let api = Api::<FeatureEnvironment>::namespaced(self.client.clone(), &self.namespace);
         let (right, parameters) = (right::<FeatureEnvironment>("patch", Some(&self.namespace)), PatchParams::default());
-        within(right, api.patch(name, &parameters, &Patch::Merge(change))).await
+        call(right, api.patch(name, &parameters, &Patch::Merge(change))).await
     }
 
     /// Returns the version of the API server, such as `v1.34.1`.
     pub(super) async fn version(&self) -> Result<String, Failure> {
         let right = Right { verb: "get", resource: "the path /version".to_owned(), namespace: None };
-        Ok(within(right, self.client.apiserver_version()).await?.git_version)
+        Ok(call(right, self.client.apiserver_version()).await?.git_version)
     }
 
     /// Reads the FeatureEnvironment until `is_done`, for at most `limit`. Returns the object as it was read last.

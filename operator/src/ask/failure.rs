@@ -1,9 +1,8 @@
 //! Failures of the plugin. Each has an exit code.
 
-use std::{fmt, io, time::Duration};
+use std::{fmt, io};
 
-/// Time for one request to the API server.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
+use crate::api_call::CallError;
 
 /// A right that a request needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,23 +80,15 @@ impl Failure {
     }
 
     /// Classifies an error of a request.
-    pub(super) fn of(error: &kube::Error, right: Right) -> Self {
+    pub(super) fn of(error: CallError, right: Right) -> Self {
         match error {
-            kube::Error::Api(status) if status.code == 401 => Self::Unauthenticated(status.message.clone()),
-            kube::Error::Api(status) if status.code == 403 => {
-                Self::Forbidden { right, message: status.message.clone() }
-            }
-            kube::Error::Api(status) if status.code == 404 && right.resource.ends_with(".remora.dev") => {
+            CallError::Refused(status) if status.code == 401 => Self::Unauthenticated(status.message),
+            CallError::Refused(status) if status.code == 403 => Self::Forbidden { right, message: status.message },
+            CallError::Refused(status) if status.code == 404 && right.resource.ends_with(".remora.dev") => {
                 Self::NotInstalled
             }
-            kube::Error::Api(status) => Self::Unanswered { right, message: status.message.clone() },
             error => Self::Unanswered { right, message: error.to_string() },
         }
-    }
-
-    pub(super) fn late(right: Right) -> Self {
-        let message = format!("the API server did not answer within {} s", TIMEOUT.as_secs());
-        Self::Unanswered { right, message }
     }
 }
 
@@ -110,7 +101,7 @@ mod tests {
     fn failure(code: u16, resource: &str) -> Failure {
         let right = Right { verb: "get", resource: resource.to_owned(), namespace: Some("shop".to_owned()) };
         let status = Status { code, message: "no".to_owned(), ..Status::default() };
-        Failure::of(&kube::Error::Api(Box::new(status)), right)
+        Failure::of(CallError::Refused(Box::new(status)), right)
     }
 
     #[test]

@@ -16,10 +16,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, OwnerReference},
 };
 use kube::{Api, Client, api::PostParams};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use self::decide::{Decision, Sighting};
 pub use self::{fence::LeaseFence, owner::account};
+use crate::api_call::{CallError, within};
 
 /// Duration of a lease without renewal.
 pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(30);
@@ -78,7 +79,7 @@ impl Election {
                 }
                 Ok(false) => {}
                 // Another replica may have been faster: the next attempt shows it.
-                Err(error) if is_conflict(&error) => {
+                Err(error) if error.is_conflict() => {
                     tracing::debug!(lease = self.name, %error, "cannot take the lease");
                 }
                 Err(error) => tracing::warn!(lease = self.name, %error, "cannot read or take the lease: trying again"),
@@ -129,23 +130,16 @@ impl Election {
                 _ => Ok(()),
             }
         };
-        match timeout(CALL_TIMEOUT, given_back).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(lease = self.name, %error, "cannot release the lease: another replica takes it when it expires");
-            }
-            Err(_) => tracing::warn!(
-                lease = self.name,
-                "cannot release the lease in time: another replica takes it when it expires"
-            ),
+        if let Err(error) = within(CALL_TIMEOUT, given_back).await {
+            tracing::warn!(lease = self.name, %error, "cannot release the lease: another replica takes it when it expires");
         }
     }
 
     /// Runs an attempt to hold the lease within the timeout, and records it with the fence if this replica holds the lease
     /// now.
-    async fn in_time(&self, attempt: impl Future<Output = kube::Result<bool>>) -> kube::Result<bool> {
+    async fn in_time(&self, attempt: impl Future<Output = kube::Result<bool>>) -> Result<bool, CallError> {
         let began = self.fence.now();
-        let holds = timeout(CALL_TIMEOUT, attempt).await.unwrap_or_else(|late| Err(kube::Error::Service(late.into())));
+        let holds = within(CALL_TIMEOUT, attempt).await;
         if matches!(holds, Ok(true)) {
             self.fence.record_renewal(began);
         }
@@ -203,11 +197,6 @@ impl Election {
             ..LeaseSpec::default()
         }
     }
-}
-
-/// True if a write failed because another writer changed the lease since it was read.
-fn is_conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_already_exists())
 }
 
 #[cfg(test)]

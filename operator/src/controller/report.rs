@@ -29,6 +29,7 @@ use crate::{
         FeatureEnvironment, FeatureEnvironmentStatus,
         names::{CONTROLLER, FIELD_MANAGER},
     },
+    api_call::{CallError, within},
     publish::is_terminating,
 };
 
@@ -37,7 +38,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Error: the status was not written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the status: {0}")]
-pub struct Error(String);
+pub struct Error(#[from] CallError);
 
 /// Writes statuses and Events.
 pub struct Reports {
@@ -84,12 +85,7 @@ impl Reports {
             "status": status,
         }));
         let (name, parameters) = (environment.name_any(), PatchParams::apply(FIELD_MANAGER).force());
-        let written = api.patch_status(&name, &parameters, &patch);
-        match tokio::time::timeout(TIMEOUT, written).await {
-            Ok(Ok(stored)) => Ok(stored),
-            Ok(Err(error)) => Err(Error(error.to_string())),
-            Err(_) => Err(Error(format!("the API server did not answer within {} s", TIMEOUT.as_secs()))),
-        }
+        Ok(within(TIMEOUT, api.patch_status(&name, &parameters, &patch)).await?)
     }
 
     /// Records an Event for each change between two statuses. A lost Event is logged and does not fail the reconciliation.
@@ -102,19 +98,13 @@ impl Reports {
         let about = environment.object_ref(&());
         let (namespace, name) = (environment.namespace(), environment.name_any());
         for event in events::between(before, after) {
-            match tokio::time::timeout(TIMEOUT, self.recorder.publish(&event, &about)).await {
-                Ok(Ok(())) => {}
+            match within(TIMEOUT, self.recorder.publish(&event, &about)).await {
+                Ok(()) => {}
                 // A namespace that is being deleted accepts no new objects.
-                Ok(Err(kube::Error::Api(status))) if is_terminating(&status) => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(namespace, environment = name, %error, reason = event.reason, "cannot record an Event");
+                Err(CallError::Refused(status)) if is_terminating(&status) => {}
+                Err(error) => {
+                    tracing::warn!(namespace, environment = name, %error, reason = event.reason, "cannot record an Event")
                 }
-                Err(_) => tracing::warn!(
-                    namespace,
-                    environment = name,
-                    reason = event.reason,
-                    "cannot record an Event: the API server did not answer in time"
-                ),
             }
         }
     }

@@ -34,7 +34,10 @@ use self::{
     events::EventWriter,
     evict::{EVICTIONS_MAX, EvictionOutcome, EvictionTurns, Evictor, choose},
 };
-use crate::injection::{MissingSidecar, pods};
+use crate::{
+    api_call::CallError,
+    injection::{MissingSidecar, pods},
+};
 
 /// Interval between two audits.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -57,7 +60,7 @@ pub struct Options {
 pub enum Error {
     /// The metadata of the pods cannot be listed.
     #[error("cannot list pods: {0}")]
-    ListPods(#[source] Box<kube::Error>),
+    ListPods(#[from] pods::Error),
     /// A pod cannot be read.
     #[error("cannot read pod {namespace}/{name}: {source}")]
     ReadPod {
@@ -66,7 +69,7 @@ pub enum Error {
         /// Name of the pod.
         name: String,
         /// Error of the API call.
-        source: Box<kube::Error>,
+        source: CallError,
     },
     /// The pod's namespace cannot be read.
     #[error("cannot read namespace {namespace}: {source}")]
@@ -74,27 +77,27 @@ pub enum Error {
         /// Name of the namespace.
         namespace: String,
         /// Error of the API call.
-        source: Box<kube::Error>,
+        source: CallError,
     },
     /// A pod cannot be converted to JSON.
     #[error("cannot convert a pod to JSON: {0}")]
     UnderstandPod(#[from] serde_json::Error),
-    /// The metadata of a pod is larger than a page may be.
-    #[error("cannot list pods: {}", pods::Error::TooLarge)]
-    LargePod,
-    /// The API server did not answer within the timeout.
-    #[error("the API server did not answer within {} s", candidates::TIMEOUT.as_secs())]
-    Silence,
 }
 
 impl Error {
     fn outcome(&self) -> AuditOutcome {
         match self {
-            Error::ListPods(_) | Error::LargePod => AuditOutcome::ListPods,
+            Error::ListPods(pods::Error::Call(source))
+            | Error::ReadPod { source, .. }
+            | Error::ReadNamespace { source, .. }
+                if matches!(source, CallError::Timeout(_)) =>
+            {
+                AuditOutcome::Silence
+            }
+            Error::ListPods(_) => AuditOutcome::ListPods,
             Error::ReadPod { .. } => AuditOutcome::ReadPod,
             Error::ReadNamespace { .. } => AuditOutcome::ReadNamespace,
             Error::UnderstandPod(_) => AuditOutcome::UnderstandPod,
-            Error::Silence => AuditOutcome::Silence,
         }
     }
 }
@@ -176,7 +179,7 @@ impl Auditor {
                     Ok(checked) => checked,
                     // The next audit checks this pod again. Whoever made it decides nothing about the others.
                     Err(error) => {
-                        is_silent = matches!(error, Error::Silence);
+                        is_silent = error.outcome() == AuditOutcome::Silence;
                         failure.get_or_insert(error);
                         continue;
                     }

@@ -13,7 +13,10 @@ use kube::{
 use serde::de::DeserializeOwned;
 
 use super::annotations::MOST_ENVIRONMENTS;
-use crate::api::names::{EnvironmentName, annotation, label};
+use crate::{
+    api::names::{EnvironmentName, annotation, label},
+    api_call::{CallError, within},
+};
 
 /// Number of pods in a page, while no page has more than [`PAGE_BYTES`].
 const PAGE: u32 = 500;
@@ -25,13 +28,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Error: the pods could not be listed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The API server refused, or could not be reached.
+pub enum Error {
+    /// A page cannot be read.
     #[error(transparent)]
-    Refused(#[from] kube::Error),
-    /// The API server did not answer within the timeout.
-    #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
-    Timeout,
+    Call(#[from] CallError),
     /// A page of one pod is larger than the bound.
     #[error("a pod is larger than {PAGE_BYTES} bytes")]
     TooLarge,
@@ -97,8 +97,7 @@ pub(crate) async fn list<T: DeserializeOwned + Clone, U>(
     let mut pods = PAGE;
     loop {
         parameters.limit = Some(pods);
-        let page = tokio::time::timeout(TIMEOUT, page::<T>(client, namespace, form, &parameters));
-        let Some(page) = page.await.map_err(|_| Error::Timeout)?? else {
+        let Some(page) = within(TIMEOUT, page::<T>(client, namespace, form, &parameters)).await? else {
             if pods == 1 {
                 return Err(Error::TooLarge);
             }

@@ -21,13 +21,13 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::sleep};
 
 use super::dry_run_pod;
-use crate::api::names::sidecar;
+use crate::{
+    api::names::sidecar,
+    api_call::{CallError, within},
+};
 
 /// Name of the pod, its component, and the FeatureEnvironment that it requests.
 const NAME: &str = "self-check";
@@ -53,12 +53,9 @@ pub enum Error {
          that the webhook answers, or that the MutatingAdmissionPolicy and its binding exist"
     )]
     NotInjected,
-    /// The pod was refused, or the API server cannot be reached.
+    /// The pod was refused, or the API server does not answer.
     #[error("a pod that requests a sidecar is refused: {0}")]
-    Refused(#[source] Box<kube::Error>),
-    /// The API server did not answer within the timeout.
-    #[error("the API server did not answer within {} s", TIMEOUT.as_secs())]
-    Silence,
+    Refused(#[from] CallError),
     /// The pod of the dry run cannot be built.
     #[error("cannot build the pod of the dry run: {0}")]
     MakePod(#[from] serde_json::Error),
@@ -68,8 +65,8 @@ impl Error {
     fn outcome(&self) -> Outcome {
         match self {
             Error::NotInjected => Outcome::NotInjected,
+            Error::Refused(CallError::Timeout(_)) => Outcome::Silence,
             Error::Refused(_) => Outcome::Refused,
-            Error::Silence => Outcome::Silence,
             Error::MakePod(_) => Outcome::MakePod,
         }
     }
@@ -181,8 +178,7 @@ impl SelfCheck {
 pub async fn check(pods: &Api<Pod>, image: &str) -> Result<(), Error> {
     let parameters = PostParams { dry_run: true, ..PostParams::default() };
     let pod = pod(image)?;
-    let created = timeout(TIMEOUT, pods.create(&parameters, &pod)).await.map_err(|_| Error::Silence)?;
-    let created = created.map_err(|error| Error::Refused(Box::new(error)))?;
+    let created = within(TIMEOUT, pods.create(&parameters, &pod)).await?;
     let init = created.spec.and_then(|spec| spec.init_containers).unwrap_or_default();
     let injected = init
         .iter()

@@ -14,9 +14,12 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Error, metadata, object::Wanted, owner::Collection};
-use crate::api::{
-    ObjectKind,
-    names::{FIELD_MANAGER, SNAPSHOT_TYPE},
+use crate::{
+    api::{
+        ObjectKind,
+        names::{FIELD_MANAGER, SNAPSHOT_TYPE},
+    },
+    api_call::{CallError, within},
 };
 
 /// Timeout of one call: enough for 1 MB over a slow connection.
@@ -145,12 +148,11 @@ impl Calls<'_> {
         let name = found.name.clone().unwrap_or_default();
         let exactly = Preconditions { uid: found.uid.clone(), resource_version: found.resource_version.clone() };
         let parameters = DeleteParams { preconditions: Some(exactly), ..DeleteParams::default() };
-        match tokio::time::timeout(TIMEOUT, self.api::<K>().delete(&name, &parameters)).await {
-            Ok(Ok(_)) => Ok(true),
-            Ok(Err(kube::Error::Api(status))) if status.is_not_found() => Ok(true),
-            Ok(Err(kube::Error::Api(status))) if status.is_conflict() => Ok(false),
-            Ok(Err(error)) => Err(Purpose::Write.failed(self.objects.describe(&name), error)),
-            Err(_) => Err(Purpose::Write.timed_out(self.objects.describe(&name))),
+        match within(TIMEOUT, self.api::<K>().delete(&name, &parameters)).await {
+            Ok(_) => Ok(true),
+            Err(CallError::Refused(status)) if status.is_not_found() => Ok(true),
+            Err(CallError::Refused(status)) if status.is_conflict() => Ok(false),
+            Err(error) => Err(Purpose::Write.failed(self.objects.describe(&name), error)),
         }
     }
 
@@ -164,10 +166,7 @@ impl Calls<'_> {
         name: &str,
         call: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Error> {
-        match tokio::time::timeout(TIMEOUT, call).await {
-            Ok(answered) => answered.map_err(|error| purpose.failed(self.objects.describe(name), error)),
-            Err(_) => Err(purpose.timed_out(self.objects.describe(name))),
-        }
+        within(TIMEOUT, call).await.map_err(|error| purpose.failed(self.objects.describe(name), error))
     }
 }
 
@@ -177,28 +176,19 @@ pub fn is_terminating(status: &Status) -> bool {
 }
 
 impl Purpose {
-    fn error(self, object: String, problem: String) -> Error {
+    /// Translates a failed call about this object.
+    fn failed(self, object: String, error: CallError) -> Error {
+        let problem = match error {
+            CallError::Refused(status) if is_terminating(&status) => return Error::NamespaceTerminating,
+            CallError::Refused(status) if status.is_forbidden() && status.message.contains("exceeded quota") => {
+                return Error::QuotaExceeded { object, problem: status.message };
+            }
+            CallError::Unanswered(error) => format!("the API server did not answer: {error}"),
+            error => error.to_string(),
+        };
         match self {
             Self::Read => Error::ReadFailed { object, problem },
             Self::Write => Error::WriteFailed { object, problem },
-        }
-    }
-
-    fn timed_out(self, object: String) -> Error {
-        self.error(object, "the API server did not answer in time".to_owned())
-    }
-
-    /// Translates a failed call about this object.
-    fn failed(self, object: String, error: kube::Error) -> Error {
-        let kube::Error::Api(status) = error else {
-            return self.error(object, format!("the API server did not answer: {error}"));
-        };
-        if is_terminating(&status) {
-            Error::NamespaceTerminating
-        } else if status.is_forbidden() && status.message.contains("exceeded quota") {
-            Error::QuotaExceeded { object, problem: status.message.clone() }
-        } else {
-            self.error(object, status.message.clone())
         }
     }
 }

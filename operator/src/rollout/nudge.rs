@@ -26,6 +26,7 @@ use crate::{
         NamespacedName, Reason, Revision,
         names::{EnvironmentName, FIELD_MANAGER},
     },
+    api_call::{CallError, within},
     counted::Counted,
 };
 
@@ -194,15 +195,13 @@ fn notification(pod: &Injected, key: &str, text: &str) -> json_patch::Patch {
 async fn patch(namespace: &str, pods: &Api<Pod>, name: &str, notification: json_patch::Patch) -> Result<(), String> {
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let patch = Patch::<()>::Json(notification);
-    let patched = tokio::time::timeout(TIMEOUT, pods.patch_metadata(name, &parameters, &patch)).await;
-    let problem = match patched {
-        Ok(Ok(_)) => return Ok(()),
-        Ok(Err(kube::Error::Api(status))) if status.is_not_found() => return Ok(()),
-        Ok(Err(kube::Error::Api(status))) if status.code == 422 => {
+    let problem = match within(TIMEOUT, pods.patch_metadata(name, &parameters, &patch)).await {
+        Ok(_) => return Ok(()),
+        Err(CallError::Refused(status)) if status.is_not_found() => return Ok(()),
+        Err(CallError::Refused(status)) if status.code == 422 => {
             format!("the pod or its annotation has changed meanwhile, or may not be changed: {status}")
         }
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "no answer in time".to_owned(),
+        Err(error) => error.to_string(),
     };
     tracing::debug!(namespace, pod = name, problem, "cannot notify the pod of its revision");
     Err(format!("pod {name}: {problem}"))

@@ -3,8 +3,11 @@
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::{client::Body, core::Status};
 
-use super::{Cluster, within};
-use crate::ask::failure::{Failure, Right};
+use super::{Cluster, call};
+use crate::{
+    api_call::CallError,
+    ask::failure::{Failure, Right},
+};
 
 /// Bound of an answer that a pod gives through the API server.
 const POD_ANSWER_MAX: usize = 4 << 20;
@@ -33,11 +36,11 @@ impl Cluster {
                 Err(error) => Err(kube::Error::Service(error)),
             }
         };
-        let Some((code, body)) = within(right.clone(), read).await? else {
+        let Some((code, body)) = call(right.clone(), read).await? else {
             return Err(unanswered(format!("pod {pod} answered with more than {POD_ANSWER_MAX} bytes")));
         };
         if !code.is_success() {
-            return Err(Failure::of(&kube::Error::Api(refusal(code, &body).boxed()), right));
+            return Err(Failure::of(CallError::Refused(refusal(code, &body).boxed()), right));
         }
         String::from_utf8(body.into())
             .map_err(|_| unanswered(format!("pod {pod} answered with other bytes than UTF-8")))

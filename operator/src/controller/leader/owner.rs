@@ -7,17 +7,16 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{Api, Client, api::PostParams};
-use tokio::time::timeout;
 
 use super::CALL_TIMEOUT;
+use crate::api_call::within;
 
 /// Returns a reference to the ServiceAccount of this process. `None` if the process uses no account of this namespace,
 /// or the API server does not answer.
 pub async fn account(client: Client, namespace: &str) -> Option<OwnerReference> {
     let reviews: Api<SelfSubjectReview> = Api::all(client);
     let (parameters, question) = (PostParams::default(), SelfSubjectReview::default());
-    let asked = timeout(CALL_TIMEOUT, reviews.create(&parameters, &question)).await;
-    match asked.unwrap_or_else(|late| Err(kube::Error::Service(late.into()))) {
+    match within(CALL_TIMEOUT, reviews.create(&parameters, &question)).await {
         Ok(review) => reference(&review.status?.user_info?, namespace),
         Err(error) => {
             tracing::warn!(%error, "cannot read the ServiceAccount of this process: the lease has no owner, and an installation that follows an uninstallation waits for it");

@@ -10,6 +10,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::*;
 

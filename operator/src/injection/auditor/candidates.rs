@@ -1,7 +1,6 @@
 //! Lists the pods that may lack a sidecar, and checks each of them.
 
 use std::{
-    future::Future,
     hash::{DefaultHasher, Hash, Hasher},
     time::Duration,
 };
@@ -20,6 +19,7 @@ use serde::Deserialize;
 use super::{Error, Options};
 use crate::{
     api::names::{annotation, has_label, label},
+    api_call::within,
     injection::{
         MissingSidecar, PodContext,
         annotations::{KNOWN, VALUE_MAX},
@@ -92,12 +92,7 @@ impl Candidates {
 
     async fn list_of(&self, namespace: Option<&str>) -> Result<Vec<Candidate>, Error> {
         let keep = |pod| self.candidate(pod);
-        let found = pods::list(&self.client, namespace, pods::Form::Metadata, pods::not_injected(), keep).await;
-        found.map_err(|error| match error {
-            pods::Error::Refused(error) => Error::ListPods(Box::new(error)),
-            pods::Error::Timeout => Error::Silence,
-            pods::Error::TooLarge => Error::LargePod,
-        })
+        Ok(pods::list(&self.client, namespace, pods::Form::Metadata, pods::not_injected(), keep).await?)
     }
 
     fn candidate(&self, pod: Listed) -> Option<Candidate> {
@@ -128,11 +123,9 @@ impl Candidates {
     /// is gone, was replaced, or is in a namespace that is excluded by its label.
     pub(super) async fn check(&self, candidate: &Candidate) -> Result<Option<MissingSidecar>, Error> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let namespace = answer(namespaces.get_metadata_opt(&candidate.namespace), |source| Error::ReadNamespace {
-            namespace: candidate.namespace.clone(),
-            source: Box::new(source),
-        })
-        .await?;
+        let namespace = within(TIMEOUT, namespaces.get_metadata_opt(&candidate.namespace))
+            .await
+            .map_err(|source| Error::ReadNamespace { namespace: candidate.namespace.clone(), source })?;
         let metadata = namespace.map(|namespace| namespace.metadata).unwrap_or_default();
         // The label excludes the whole namespace from injection.
         let labels = metadata.labels.as_ref();
@@ -144,12 +137,11 @@ impl Candidates {
         let resource = ApiResource::erase::<Pod>(&());
         let pods: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &candidate.namespace, &resource);
         let this = ListParams::default().fields(&format!("metadata.name={}", candidate.name));
-        let found = answer(pods.list(&this), |source| Error::ReadPod {
+        let found = within(TIMEOUT, pods.list(&this)).await.map_err(|source| Error::ReadPod {
             namespace: candidate.namespace.clone(),
             name: candidate.name.clone(),
-            source: Box::new(source),
-        })
-        .await?;
+            source,
+        })?;
         let same = found.items.into_iter().find(|pod| pod.metadata.uid.as_ref() == Some(&candidate.uid));
         let Some(pod) = same else {
             return Ok(None);
@@ -161,13 +153,6 @@ impl Candidates {
         };
         Ok(missing_sidecar(&serde_json::to_value(&pod)?, &context, &self.options.own_namespace))
     }
-}
-
-async fn answer<T>(
-    request: impl Future<Output = Result<T, kube::Error>>,
-    failed: impl FnOnce(kube::Error) -> Error,
-) -> Result<T, Error> {
-    tokio::time::timeout(TIMEOUT, request).await.map_err(|_| Error::Silence)?.map_err(failed)
 }
 
 impl Candidate {

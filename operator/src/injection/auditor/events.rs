@@ -5,7 +5,6 @@ use kube::{
     Client,
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
-use tokio::time::timeout;
 
 use super::candidates::{Candidate, TIMEOUT};
 use crate::{
@@ -14,6 +13,7 @@ use crate::{
         message::{NOTE_MAX, truncated},
         names::CONTROLLER,
     },
+    api_call::within,
     injection::{MissingSidecar, quote},
 };
 
@@ -63,12 +63,8 @@ impl EventWriter {
         for (regarding, secondary) in about.into_iter().flatten() {
             let note = Some(truncated(note.clone(), NOTE_MAX));
             let event = Event { type_, reason: reason.to_string(), note, action: action.to_owned(), secondary };
-            match timeout(TIMEOUT, self.recorder.publish(&event, regarding)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(namespace, pod = name, %error, %reason, "cannot write an Event"),
-                Err(_) => {
-                    tracing::warn!(namespace, pod = name, %reason, "cannot write an Event: the API server did not answer in time");
-                }
+            if let Err(error) = within(TIMEOUT, self.recorder.publish(&event, regarding)).await {
+                tracing::warn!(namespace, pod = name, %error, %reason, "cannot write an Event");
             }
         }
     }

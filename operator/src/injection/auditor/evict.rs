@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::PostParams};
 use prometheus_client::encoding::EncodeLabelValue;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::candidates::{Candidate, TIMEOUT};
+use crate::api_call::{CallError, within};
 
 /// Largest number of evictions per audit.
 pub(super) const EVICTIONS_MAX: usize = 10;
@@ -114,17 +114,14 @@ impl Evictor {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let parameters = PostParams::default();
         let request = api.create_subresource::<Value, Value>("eviction", name, &parameters, &eviction);
-        let (outcome, error) = match timeout(TIMEOUT, request).await {
-            Ok(Ok(_)) => (EvictionOutcome::Evicted, None),
-            Ok(Err(kube::Error::Api(status))) if status.code == 429 => (EvictionOutcome::Blocked, Some(status.message)),
-            Ok(Err(kube::Error::Api(status))) if status.is_not_found() || status.is_conflict() => {
-                (EvictionOutcome::Gone, Some(status.message))
-            }
-            Ok(Err(error)) => (EvictionOutcome::Failed, Some(error.to_string())),
-            Err(_) => {
-                (EvictionOutcome::Failed, Some(format!("the API server did not answer within {} s", TIMEOUT.as_secs())))
-            }
+        let error = within(TIMEOUT, request).await.err();
+        let outcome = match &error {
+            None => EvictionOutcome::Evicted,
+            Some(CallError::Refused(status)) if status.code == 429 => EvictionOutcome::Blocked,
+            Some(CallError::Refused(status)) if status.is_not_found() || status.is_conflict() => EvictionOutcome::Gone,
+            Some(_) => EvictionOutcome::Failed,
         };
+        let error = error.map(|error| error.to_string());
         tracing::info!(namespace, pod = name, ?outcome, error, "tried to evict a pod without its sidecar");
         outcome
     }

@@ -1,6 +1,6 @@
 //! The certificate manager: keeps CA, serving certificate and registration up to date while the replica runs.
 
-use std::{convert::Infallible, future::Future, time::Duration};
+use std::{convert::Infallible, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::{admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Secret};
@@ -8,7 +8,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{
     Lifetimes, Names, Serving,
@@ -17,9 +17,12 @@ use super::{
     renewal::{RenewalReason, Validity, needs_renewal},
     secret::{Contents, ForeignSecret, State, assess},
 };
-use crate::injection::metrics::Metrics;
+use crate::{
+    api_call::{CallError, within},
+    injection::metrics::Metrics,
+};
 
-/// Timeout of one API call. The client's own retries would continue for minutes.
+/// Timeout of one API call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Number of attempts of one check while other replicas write at the same time.
@@ -81,6 +84,9 @@ pub enum Error {
         /// Error of the API call.
         source: CallError,
     },
+    /// The change of the registration cannot be serialized.
+    #[error("cannot serialize caBundle of a MutatingWebhookConfiguration: {0}")]
+    SerializeRegistration(#[from] serde_json::Error),
     /// The registration cannot be written.
     #[error("cannot write caBundle of MutatingWebhookConfiguration {name}: {source}")]
     WriteRegistration {
@@ -89,32 +95,6 @@ pub enum Error {
         /// Error of the API call.
         source: CallError,
     },
-}
-
-/// Error of an API call.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// The API server refused the request, or cannot be reached.
-    #[error(transparent)]
-    Api(#[from] kube::Error),
-    /// The API server did not answer within the timeout.
-    #[error("the API server did not answer within {} s", CALL_TIMEOUT.as_secs())]
-    Timeout(#[from] tokio::time::error::Elapsed),
-    /// The request cannot be serialized.
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-}
-
-impl CallError {
-    /// True if another replica has written the object meanwhile. For a patch whose tests fail, the API server's code is 422.
-    fn is_conflict(&self) -> bool {
-        matches!(self, CallError::Api(kube::Error::Api(status))
-            if status.is_conflict() || status.is_already_exists() || status.code == 422)
-    }
-}
-
-async fn call<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, CallError> {
-    Ok(timeout(CALL_TIMEOUT, request).await??)
 }
 
 impl CertificateManager {
@@ -169,8 +149,8 @@ impl CertificateManager {
         for _ in 1..ATTEMPTS {
             match self.attempt(now).await {
                 // Another replica wrote first: the next attempt reads what it wrote.
-                Err(Error::WriteCa { source, .. } | Error::WriteRegistration { source, .. })
-                    if source.is_conflict() => {}
+                Err(Error::WriteCa { source, .. }) if source.is_conflict() => {}
+                Err(Error::WriteRegistration { source, .. }) if source.is_unprocessable() => {}
                 result => return result,
             }
         }
@@ -202,8 +182,9 @@ impl CertificateManager {
     /// same time, one succeeds.
     async fn contents(&self, registered: Vec<Certificate>, now: Timestamp) -> Result<Contents, Error> {
         let name = &self.names.secret;
-        let found =
-            call(self.secrets.get_opt(name)).await.map_err(|source| Error::ReadCa { name: name.clone(), source })?;
+        let found = within(CALL_TIMEOUT, self.secrets.get_opt(name))
+            .await
+            .map_err(|source| Error::ReadCa { name: name.clone(), source })?;
         let (reason, old) = match assess(found.as_ref(), now)? {
             State::Usable(contents) => return Ok(*contents),
             State::Renew { reason, old } => (reason, old),
@@ -215,8 +196,8 @@ impl CertificateManager {
         let secret = contents.secret(&self.names, found.as_ref());
         let params = PostParams::default();
         let written = match &found {
-            None => call(self.secrets.create(&params, &secret)).await,
-            Some(_) => call(self.secrets.replace(name, &params, &secret)).await,
+            None => within(CALL_TIMEOUT, self.secrets.create(&params, &secret)).await,
+            Some(_) => within(CALL_TIMEOUT, self.secrets.replace(name, &params, &secret)).await,
         };
         written.map_err(|source| Error::WriteCa { name: name.clone(), source })?;
         tracing::info!(?reason, secret = %name, "created a new CA");
@@ -235,7 +216,7 @@ impl CertificateManager {
 
     async fn registration(&self) -> Result<MutatingWebhookConfiguration, Error> {
         let name = &self.names.configuration;
-        call(self.configurations.get(name))
+        within(CALL_TIMEOUT, self.configurations.get(name))
             .await
             .map_err(|source| Error::ReadRegistration { name: name.clone(), source })
     }
@@ -247,12 +228,13 @@ impl CertificateManager {
         trusted: &[&Certificate],
     ) -> Result<bool, Error> {
         let name = &self.names.configuration;
-        let failed = |source| Error::WriteRegistration { name: name.clone(), source };
-        match update(registration, trusted).map_err(|error| failed(error.into()))? {
+        match update(registration, trusted)? {
             Registered::Current => Ok(false),
             Registered::Outdated(operations) => {
                 let patch = Patch::Json::<()>(operations);
-                call(self.configurations.patch(name, &PatchParams::default(), &patch)).await.map_err(failed)?;
+                within(CALL_TIMEOUT, self.configurations.patch(name, &PatchParams::default(), &patch))
+                    .await
+                    .map_err(|source| Error::WriteRegistration { name: name.clone(), source })?;
                 tracing::info!(configuration = %name, cas = trusted.len(), "registered the CAs with the API server");
                 Ok(true)
             }

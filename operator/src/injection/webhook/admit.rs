@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     api::names::{EnvironmentName, annotation},
+    api_call::CallError,
     injection::{
         Config, Decision, Injection, Layouts, PodContext, Refusal, decide,
         metrics::{Labels, Metrics, Outcome},
@@ -79,7 +80,7 @@ pub fn router(webhook: Webhook) -> Router {
 
 /// Results of the look-ups for one request.
 struct LookedUp<'a> {
-    namespace: Result<Option<Arc<namespaces::KnownNamespace>>, namespaces::Unknown>,
+    namespace: Result<Option<Arc<namespaces::KnownNamespace>>, CallError>,
     /// The environments that the pod requests.
     environments: Vec<(&'a EnvironmentName, Presence)>,
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{cache::Cache, look_ups::LookUps};
 use crate::{
     api::{FeatureEnvironment, ObjectKind, names::EnvironmentName},
+    api_call::CallError,
     injection::{Layout, Size, Slots},
     watched::{
         pages::Pages,
@@ -102,13 +103,14 @@ impl Environments {
         }
         let api: Api<KnownEnvironment> = Api::namespaced(self.client.clone(), namespace);
         match self.look_ups.run(api.get_opt(name.as_str())).await {
-            Ok(Ok(Some(found))) => Presence::Present(layout(&found)),
-            Ok(Ok(None)) => Presence::Missing,
-            Ok(Err(error)) => {
+            Ok(Some(found)) => Presence::Present(layout(&found)),
+            Ok(None) => Presence::Missing,
+            // Whoever names many environments that do not exist would fill the log.
+            Err(CallError::Timeout(_)) => Presence::Unknown,
+            Err(error) => {
                 tracing::warn!(%error, %name, namespace, "cannot look up a FeatureEnvironment");
                 Presence::Unknown
             }
-            Err(_) => Presence::Unknown,
         }
     }
 }

@@ -3,10 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    sync::Semaphore,
-    time::{error::Elapsed, timeout},
-};
+use tokio::sync::Semaphore;
+
+use crate::api_call::{CallError, within};
 
 /// Longest time of one look-up, including the wait for its permit. An admission request must be answered within seconds.
 pub(super) const LOOK_UP_TIMEOUT: Duration = Duration::from_millis(500);
@@ -29,9 +28,9 @@ impl LookUps {
     ///
     /// # Errors
     ///
-    /// Fails if the look-up has no result within [`LOOK_UP_TIMEOUT`].
-    pub(super) async fn run<T>(&self, look_up: impl Future<Output = T>) -> Result<T, Elapsed> {
-        timeout(LOOK_UP_TIMEOUT, async {
+    /// Fails if the API server refuses the look-up, or it has no result within [`LOOK_UP_TIMEOUT`].
+    pub(super) async fn run<T>(&self, look_up: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        within(LOOK_UP_TIMEOUT, async {
             let _permit = self.0.acquire().await;
             look_up.await
         })

@@ -5,12 +5,10 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
 
-use super::{
-    cache::Cache,
-    look_ups::{LOOK_UP_TIMEOUT, LookUps},
-};
+use super::{cache::Cache, look_ups::LookUps};
 use crate::{
     api::names::{has_label, label},
+    api_call::CallError,
     injection::annotations::{KNOWN, VALUE_MAX},
     watched::{pages::Pages, partial::PartialObject, selection::Selection},
 };
@@ -40,15 +38,6 @@ pub struct Namespaces {
     look_ups: LookUps,
 }
 
-/// Error: a namespace is not in the cache and cannot be read from the API server.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Unknown {
-    #[error(transparent)]
-    Get(#[from] kube::Error),
-    #[error("the API server did not answer within {} ms", LOOK_UP_TIMEOUT.as_millis())]
-    Timeout(#[from] tokio::time::error::Elapsed),
-}
-
 impl Namespaces {
     /// Returns the cache and the future that fills it. The caller must poll the future for as long as it uses the
     /// cache.
@@ -67,13 +56,14 @@ impl Namespaces {
     ///
     /// # Errors
     ///
-    /// Fails if the API server refuses the request or does not answer within [`LOOK_UP_TIMEOUT`].
-    pub(super) async fn look_up(&self, namespace: &str) -> Result<Option<Arc<KnownNamespace>>, Unknown> {
+    /// Fails if the API server refuses the request or does not answer within
+    /// [`LOOK_UP_TIMEOUT`](super::look_ups::LOOK_UP_TIMEOUT).
+    pub(super) async fn look_up(&self, namespace: &str) -> Result<Option<Arc<KnownNamespace>>, CallError> {
         if let Some(known) = self.known.get("", namespace) {
             return Ok(Some(known));
         }
         let api: Api<KnownNamespace> = Api::all(self.client.clone());
-        let found = self.look_ups.run(api.get_opt(namespace)).await??;
+        let found = self.look_ups.run(api.get_opt(namespace)).await?;
         Ok(found.map(Arc::new))
     }
 }

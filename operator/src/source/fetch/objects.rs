@@ -17,6 +17,7 @@ use crate::{
         CaBundleRef, ObjectKeyRef, SecretKeyRef, SigningSecretRef,
         names::{is_object_name, label},
     },
+    api_call::{CallError, within},
     source::receiver::SigningSecret,
 };
 
@@ -132,12 +133,10 @@ impl Objects {
         }
         // The semaphore is never closed. A task that waits here holds no other permit of this semaphore.
         let _place = self.reads.acquire().await;
-        match tokio::time::timeout(TIMEOUT, api.get_opt(name)).await {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(kube::Error::Api(status))) => Err(failed(status.message.clone())),
-            // Other errors may quote the response that could not be parsed, which may be a Secret.
-            Ok(Err(_)) => Err(failed("the API server gave no answer that can be read".to_owned())),
-            Err(_) => Err(failed("the API server did not answer in time".to_owned())),
-        }
+        within(TIMEOUT, api.get_opt(name)).await.map_err(|error| match error {
+            // The error may quote the response that could not be parsed, which may be a Secret.
+            CallError::Unanswered(_) => failed("the API server gave no answer that can be read".to_owned()),
+            error => failed(error.to_string()),
+        })
     }
 }

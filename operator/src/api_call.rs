@@ -36,6 +36,12 @@ impl CallError {
         matches!(self, Self::Refused(status) if status.code == 422)
     }
 
+    /// True if the API server refused to create an object because its namespace is being deleted.
+    pub(crate) fn is_terminating(&self) -> bool {
+        let Self::Refused(status) = self else { return false };
+        status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
+    }
+
     /// True if another writer created or changed the object first.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused(status) if status.is_conflict() || status.is_already_exists())

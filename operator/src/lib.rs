@@ -17,6 +17,7 @@
 //! | `fair_semaphore` | bounds tasks that run at one time, and lets namespaces take turns |
 //! | [`api`] | defines the CustomResourceDefinition and all names that the parts of Remora share in the cluster |
 //! | [`api_call`] | bounds each call to the API server in time |
+//! | `events` | publishes Kubernetes Events |
 //! | `tasks` | runs tasks beside the reconciliations, at most one of a kind for each environment |
 //! | [`compiler`] | prunes and compiles documents with [`remora_compile`], in child processes with bounded memory and time |
 //! | [`guard`] | decides whether a document may replace the published one: pure |
@@ -74,6 +75,7 @@ pub mod cli;
 pub mod compiler;
 pub mod controller;
 mod counted;
+mod events;
 mod fair_semaphore;
 pub mod guard;
 pub mod injection;

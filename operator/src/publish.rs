@@ -47,7 +47,6 @@ pub use self::{
     record_bounds::Evicted,
     snapshot::{File, Snapshot},
     surplus::{Deletion, SURPLUS_GRACE},
-    write::is_terminating,
 };
 use crate::{
     api::{NamespacedName, ObjectKind, names::label},

@@ -15,7 +15,6 @@ use std::time::Duration;
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{Patch, PatchParams},
-    runtime::events::{Recorder, Reporter},
 };
 use serde_json::json;
 
@@ -25,12 +24,9 @@ pub use self::{
     status::next_status,
 };
 use crate::{
-    api::{
-        FeatureEnvironment, FeatureEnvironmentStatus,
-        names::{CONTROLLER, FIELD_MANAGER},
-    },
+    api::{FeatureEnvironment, FeatureEnvironmentStatus, names::FIELD_MANAGER},
     api_call::{CallError, within},
-    publish::is_terminating,
+    events::EventPublisher,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,15 +39,13 @@ pub struct Error(#[from] CallError);
 /// Writes statuses and Events.
 pub struct Reports {
     client: Client,
-    /// Shared by all environments, because it counts repeated Events.
-    recorder: Recorder,
+    events: EventPublisher,
 }
 
 impl Reports {
     /// Creates a reporter. Events name the controller, and `instance` as the replica that reported them.
     pub fn new(client: Client, instance: String) -> Self {
-        let reporter = Reporter { controller: CONTROLLER.to_owned(), instance: Some(instance) };
-        Self { recorder: Recorder::new(client.clone(), reporter), client }
+        Self { events: EventPublisher::new(client.clone(), instance), client }
     }
 
     /// Writes `status`, and records an Event for each transition since the status that was `announced` last. Returns the
@@ -67,7 +61,10 @@ impl Reports {
         status: &FeatureEnvironmentStatus,
     ) -> Result<FeatureEnvironment, Error> {
         let stored = self.write(environment, status).await?;
-        self.record_events(environment, announced, status).await;
+        let about = environment.object_ref(&());
+        for event in events::between(announced, status) {
+            self.events.publish(&about, &event).await;
+        }
         Ok(stored)
     }
 
@@ -86,26 +83,5 @@ impl Reports {
         }));
         let (name, parameters) = (environment.name_any(), PatchParams::apply(FIELD_MANAGER).force());
         Ok(within(TIMEOUT, api.patch_status(&name, &parameters, &patch)).await?)
-    }
-
-    /// Records an Event for each change between two statuses. A lost Event is logged and does not fail the reconciliation.
-    async fn record_events(
-        &self,
-        environment: &FeatureEnvironment,
-        before: &FeatureEnvironmentStatus,
-        after: &FeatureEnvironmentStatus,
-    ) {
-        let about = environment.object_ref(&());
-        let (namespace, name) = (environment.namespace(), environment.name_any());
-        for event in events::between(before, after) {
-            match within(TIMEOUT, self.recorder.publish(&event, &about)).await {
-                Ok(()) => {}
-                // A namespace that is being deleted accepts no new objects.
-                Err(CallError::Refused(status)) if is_terminating(&status) => {}
-                Err(error) => {
-                    tracing::warn!(namespace, environment = name, %error, reason = event.reason, "cannot record an Event")
-                }
-            }
-        }
     }
 }

@@ -31,11 +31,12 @@ use self::metrics::AuditOutcome;
 pub use self::metrics::Metrics;
 use self::{
     candidates::{Candidate, Candidates},
-    events::EventWriter,
+    events::{report_eviction, report_missing},
     evict::{EVICTIONS_MAX, EvictionOutcome, EvictionTurns, Evictor, choose},
 };
 use crate::{
     api_call::CallError,
+    events::EventPublisher,
     injection::{MissingSidecar, pods},
 };
 
@@ -105,7 +106,7 @@ impl Error {
 /// Audits all pods periodically.
 pub struct Auditor {
     candidates: Candidates,
-    events: EventWriter,
+    events: EventPublisher,
     evictor: Option<Evictor>,
     turns: EvictionTurns,
     metrics: Metrics,
@@ -129,7 +130,7 @@ impl Auditor {
         works_since: watch::Receiver<Option<Timestamp>>,
     ) -> Auditor {
         Auditor {
-            events: EventWriter::new(client.clone(), instance),
+            events: EventPublisher::new(client.clone(), instance),
             evictor: options.evict.then(|| Evictor::new(client.clone())),
             turns: EvictionTurns::default(),
             candidates: Candidates::new(client, options),
@@ -188,7 +189,7 @@ impl Auditor {
             let is_evictable = matches!(missing_sidecar, Some(MissingSidecar::Replaceable));
             if let Some(fault) = &missing_sidecar {
                 if self.reported.insert(candidate.uid.clone()) {
-                    self.events.report_missing(&candidate, fault).await;
+                    report_missing(&self.events, &candidate, fault).await;
                 }
                 missing.push((candidate, is_evictable));
             }
@@ -220,7 +221,7 @@ impl Auditor {
             self.metrics.count_eviction(outcome);
             if outcome == EvictionOutcome::Evicted {
                 evicted += 1;
-                self.events.report_eviction(&candidate).await;
+                report_eviction(&self.events, &candidate).await;
             }
         }
     }

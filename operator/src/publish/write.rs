@@ -9,7 +9,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
-    core::{ObjectMeta, Status},
+    core::ObjectMeta,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -170,16 +170,11 @@ impl Calls<'_> {
     }
 }
 
-/// True if the API server refused a request because the namespace is being deleted.
-pub fn is_terminating(status: &Status) -> bool {
-    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
-}
-
 impl Purpose {
     /// Translates a failed call about this object.
     fn failed(self, object: String, error: CallError) -> Error {
         let problem = match error {
-            CallError::Refused(status) if is_terminating(&status) => return Error::NamespaceTerminating,
+            error if error.is_terminating() => return Error::NamespaceTerminating,
             CallError::Refused(status) if status.is_forbidden() && status.message.contains("exceeded quota") => {
                 return Error::QuotaExceeded { object, problem: status.message };
             }

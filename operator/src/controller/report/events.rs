@@ -7,9 +7,9 @@ use kube::{
 };
 
 use super::conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE};
-use crate::api::{
-    Changes, FeatureEnvironment, FeatureEnvironmentStatus, Reason, Revision,
-    message::{NOTE_MAX, truncated},
+use crate::{
+    api::{Changes, FeatureEnvironment, FeatureEnvironmentStatus, Reason, Revision},
+    events::event,
 };
 
 /// Returns the Events for the changes from `before` to `after`.
@@ -104,14 +104,4 @@ fn warning(condition: &Condition, action: &str) -> Event {
 
 fn normal(reason: Reason, note: String, action: &str) -> Event {
     event(EventType::Normal, reason.as_str(), note, action)
-}
-
-fn event(type_: EventType, reason: &str, note: String, action: &str) -> Event {
-    Event {
-        type_,
-        reason: reason.to_owned(),
-        note: Some(truncated(note, NOTE_MAX)),
-        action: action.to_owned(),
-        secondary: None,
-    }
 }

@@ -3,11 +3,11 @@
 //! | modules | what they do |
 //! |---|---|
 //! | [`reconcile`] | runs the steps for one FeatureEnvironment, and the watches and the schedule that start them |
-//! | [`report`] | derives conditions, status and Events from the outcome of the steps |
+//! | [`status`] | derives the status and its Events from the outcome of the steps: pure |
 //! | [`metrics`] | counts steps and describes environments for Prometheus |
 //! | [`leader`] | holds the lease, without which this process writes nothing |
 
 pub mod leader;
 pub mod metrics;
 pub mod reconcile;
-pub mod report;
+pub mod status;

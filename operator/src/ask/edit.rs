@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus, Revision, names::annotation},
-    controller::report::FETCHED,
+    controller::status::FETCHED,
 };
 
 /// Outcome of a change.

@@ -7,7 +7,7 @@ use remora_tools::counted;
 use super::finding::{Finding, Level};
 use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus, Revision, names::annotation},
-    controller::report::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
+    controller::status::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
 };
 
 /// Derives the findings, for each environment in order.

@@ -12,7 +12,7 @@ use prometheus_client::{
 use super::Amount;
 use crate::{
     api::{NamespacedName, Pods},
-    controller::report::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
+    controller::status::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

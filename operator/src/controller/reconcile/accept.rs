@@ -5,7 +5,7 @@ use super::{
 };
 use crate::{
     api::{Revision, names::annotation},
-    controller::report::Failure,
+    controller::status::Failure,
     guard::{GuardBaseline, Violation},
 };
 

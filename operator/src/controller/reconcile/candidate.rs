@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::read::compile::Compiled;
 use crate::{
     api::{FeatureEnvironmentSpec, PruneRules, Revision, Serve, Source},
-    controller::report::{Contents, Failure},
+    controller::status::{Contents, Failure},
     guard::GuardBaseline,
     publish::Snapshot,
 };

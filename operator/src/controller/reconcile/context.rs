@@ -6,10 +6,12 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::{bounds::Bounds, deletion::UnderWay, read::Reader, state::States, turns::ReconciliationTurns};
+use super::{
+    bounds::Bounds, deletion::UnderWay, read::Reader, report::StatusWriter, state::States, turns::ReconciliationTurns,
+};
 use crate::{
     compiler::Compiler,
-    controller::{metrics::Metrics, report::Reports},
+    controller::metrics::Metrics,
     memory::Memory,
     publish::{Objects, Publisher},
     rollout::{PodLister, RunningPods, nudge::Nudger, observe::Observer, sidecar::SidecarClient},
@@ -55,7 +57,7 @@ pub struct Context {
     /// True if the controller may publish Secrets.
     pub(super) publishes_secrets: bool,
     pub(super) nudger: Nudger,
-    pub(super) reports: Reports,
+    pub(super) status_writer: StatusWriter,
     pub(super) metrics: Metrics,
     pub(super) states: States,
     pub(super) turns: ReconciliationTurns,
@@ -126,7 +128,7 @@ impl Context {
             memory,
             publishes_secrets,
             nudger,
-            reports: Reports::new(client, instance),
+            status_writer: StatusWriter::new(client, instance),
             metrics,
             states: States::default(),
             turns,

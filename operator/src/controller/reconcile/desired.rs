@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{error::Error, observe::Observed, schedule};
 use crate::{
     api::{ObjectKind, PastRevision, Revision},
-    controller::report::{Failure, FetchOutcome, Pin, Publication, WorkOutcome},
+    controller::status::{Failure, FetchOutcome, Pin, Publication, WorkOutcome},
     publish::{ArchivedRevision, Record, Snapshot, WriteCache},
 };
 

@@ -2,11 +2,14 @@
 
 use remora_compile::prune;
 
-use super::{environment::Environment, report::Reported};
+use super::{
+    environment::Environment,
+    report::{self, Reported},
+};
 use crate::{
     api::Reason,
     compiler,
-    controller::report::{self, Failure, FetchOutcome},
+    controller::status::{Failure, FetchOutcome},
     publish,
     source::{back_off::Retry, fetch},
 };

@@ -1,10 +1,14 @@
-//! Report step: derives the status from the outcome of the other steps, and writes it.
+//! Report step: derives the status from the outcome of the other steps, and writes it if it changed.
+
+mod status_writer;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+pub use self::status_writer::Error;
+pub(super) use self::status_writer::StatusWriter;
 use super::{
     environment::{Environment, may_have_objects},
     schedule,
@@ -13,7 +17,7 @@ use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus, ObjectKind, Reason, resource_version::is_older},
     controller::{
         metrics::{Metrics, Outcome, Step},
-        report::{Error, Facts, Reports, next_status},
+        status::{Facts, next_status},
     },
     source::back_off::Retry,
 };
@@ -99,7 +103,7 @@ impl Reported {
 /// Derives the new status and writes it. A status that cannot be written is kept, and a later reconciliation writes it.
 pub(super) async fn report(
     environment: &Environment<'_>,
-    reports: &Reports,
+    writer: &StatusWriter,
     metrics: &Metrics,
     facts: Facts,
     reported: &mut Reported,
@@ -112,7 +116,7 @@ pub(super) async fn report(
     let outcome = if status == *written {
         Ok(None)
     } else {
-        reports.report(environment.object, announced, &status).await.map(Some)
+        writer.write(environment.object, announced, &status).await.map(Some)
     };
     step.end(if outcome.is_ok() { Outcome::Done } else { Outcome::Failed(Reason::ReportFailed) });
     for condition in &status.conditions {
@@ -140,7 +144,7 @@ pub(super) async fn report(
 /// The status was not written.
 pub(super) async fn report_ahead(
     environment: &Environment<'_>,
-    reports: &Reports,
+    writer: &StatusWriter,
     kind: ObjectKind,
     reported: &mut Reported,
 ) -> Result<(), Error> {
@@ -152,7 +156,7 @@ pub(super) async fn report_ahead(
     let announced = reported.announced(environment).unwrap_or(&unknown);
     let latest = reported.status.as_ref().unwrap_or(written).clone();
     let status = FeatureEnvironmentStatus { unfinished: Some(kind), ..latest };
-    let stored = reports.report(environment.object, announced, &status).await?;
+    let stored = writer.write(environment.object, announced, &status).await?;
     reported.written = Some(Written::new(status.clone(), &stored));
     reported.status = Some(status);
     Ok(())

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     api::ObjectKind,
-    controller::report::{FETCHED, FetchOutcome, Pin, Publication, WorkOutcome},
+    controller::status::{FETCHED, FetchOutcome, Pin, Publication, WorkOutcome},
     publish::Destination,
 };
 
@@ -81,7 +81,7 @@ pub(super) async fn run(environment: &Environment<'_>, context: &Context, state:
     let unfinished = unfinished(environment, &context.publisher, &state.reported, observed.as_ref(), &work.publication);
     let facts = facts(environment, state, observed.as_ref(), work, tasks, unfinished);
     let is_published = facts.work.revision.is_some();
-    report(environment, &context.reports, &context.metrics, facts, &mut state.reported).await;
+    report(environment, &context.status_writer, &context.metrics, facts, &mut state.reported).await;
     next(environment, state, is_published)
 }
 
@@ -159,7 +159,7 @@ async fn prepare(
         return (observed, Ok(()));
     }
     let kind = observed.destination.object_kind;
-    let ahead = report_ahead(environment, &context.reports, kind, &mut state.reported).await;
+    let ahead = report_ahead(environment, &context.status_writer, kind, &mut state.reported).await;
     (observed, ahead.map_err(Error::from))
 }
 

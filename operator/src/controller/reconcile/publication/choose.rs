@@ -10,7 +10,7 @@ use crate::{
             desired::{Desired, PublishState},
             observe::Observed,
         },
-        report::{Failure, Pin},
+        status::{Failure, Pin},
     },
     publish::{ArchivedRevision, Snapshot},
 };

@@ -13,7 +13,7 @@ use self::room::Seen;
 pub(crate) use self::room::{Fit, Room};
 use crate::{
     api::{Delivery, FeatureEnvironmentStatus, Reason},
-    controller::report::Failure,
+    controller::status::Failure,
     injection::{Layout, Size, Slots},
     publish::Owner,
     rollout::PodLister,

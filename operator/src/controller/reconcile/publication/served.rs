@@ -6,7 +6,7 @@ use remora_snapshot::{Snapshot as Reader, files};
 
 use crate::{
     api::FeatureEnvironmentStatus,
-    controller::{reconcile::candidate::Candidate, report::Contents},
+    controller::{reconcile::candidate::Candidate, status::Contents},
     publish::Snapshot,
 };
 

@@ -6,7 +6,7 @@ use crate::{
     api::ObjectKind,
     controller::{
         reconcile::{desired::Desired, environment::Environment, observe::Observed, report::Reported},
-        report::Publication,
+        status::Publication,
     },
     publish::{Deletion, Destination, Publisher},
     rollout::{MountingObsolete, PodLister},

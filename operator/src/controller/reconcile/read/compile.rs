@@ -10,7 +10,7 @@ use crate::{
     controller::{
         metrics::{Metrics, Outcome, Step},
         reconcile::environment::Environment,
-        report::Contents,
+        status::Contents,
     },
     guard::GuardBaseline,
     publish::Snapshot,

@@ -19,7 +19,7 @@ use crate::{
             },
             state::EnvironmentState,
         },
-        report::{Failure, FetchOutcome},
+        status::{Failure, FetchOutcome},
     },
     memory::Memory,
 };

@@ -4,7 +4,7 @@ use crate::{
     api::ObjectKind,
     controller::{
         reconcile::{environment::Environment, observe::Observed, read::refresh, schedule, state::EnvironmentState},
-        report::{Facts, FetchOutcome, TaskStates, WorkOutcome},
+        status::{Facts, FetchOutcome, TaskStates, WorkOutcome},
     },
 };
 

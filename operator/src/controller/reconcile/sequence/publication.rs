@@ -23,7 +23,7 @@ use crate::{
             report::report_ahead,
             state::EnvironmentState,
         },
-        report::{Failure, FetchOutcome, Pin, Publication, WorkOutcome},
+        status::{Failure, FetchOutcome, Pin, Publication, WorkOutcome},
     },
     memory::Memory,
     publish::{self, Destination, Publisher, Snapshot},
@@ -102,7 +102,7 @@ async fn fit_and_apply(
     state: &mut EnvironmentState,
     selected: Option<Arc<Snapshot>>,
 ) -> Result<Option<Applied>, Error> {
-    let Context { publisher, lister, metrics, reports, .. } = context;
+    let Context { publisher, lister, metrics, status_writer, .. } = context;
     let EnvironmentState { candidate, desired, reported, room, .. } = state;
     let Some(selected) = selected else {
         *room = Room::default();
@@ -117,7 +117,7 @@ async fn fit_and_apply(
     *room = fit::fit(lister, &observed.destination.owner, &fit, std::mem::take(room)).await;
     let fitting = if room.failure().is_none() { Some(selected) } else { last_good.cloned() };
     let Some(fitting) = fitting else { return Ok(None) };
-    report_ahead(environment, reports, observed.destination.object_kind, reported).await?;
+    report_ahead(environment, status_writer, observed.destination.object_kind, reported).await?;
     let accepted = candidate.newest().map(|newest| &newest.baseline);
     let apply = Apply { environment, publisher, metrics, observed };
     Ok(Some(apply.run(fitting, accepted, desired).await?))

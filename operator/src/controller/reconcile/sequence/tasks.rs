@@ -10,7 +10,7 @@ use crate::{
             observe::Observed,
             state::EnvironmentState,
         },
-        report::TaskStates,
+        status::TaskStates,
     },
 };
 

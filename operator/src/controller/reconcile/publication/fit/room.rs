@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::{
     api::{Finding, Reason, Revision},
-    controller::report::Failure,
+    controller::status::Failure,
     publish::Snapshot,
     rollout::Volumes,
 };

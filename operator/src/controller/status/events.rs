@@ -13,7 +13,10 @@ use crate::{
 };
 
 /// Returns the Events for the changes from `before` to `after`.
-pub(super) fn between(before: &FeatureEnvironmentStatus, after: &FeatureEnvironmentStatus) -> Vec<Event> {
+pub(in crate::controller) fn events_between(
+    before: &FeatureEnvironmentStatus,
+    after: &FeatureEnvironmentStatus,
+) -> Vec<Event> {
     let mut events = Vec::new();
     let fell = |kind: &str| became(before, after, kind, "False");
     if let Some(accepted) = fell(ACCEPTED) {

@@ -1,14 +1,4 @@
-//! Reports the outcome of a reconciliation in the status, and its changes as Events. Needs the client.
-//!
-//! The status is written only when it changed. No field of it changes with a poll that found nothing new.
-
-mod conditions;
-mod events;
-mod facts;
-mod status;
-#[cfg(test)]
-mod tests;
-mod unused;
+//! Writes statuses, and publishes an Event for each change. Needs the client.
 
 use std::time::Duration;
 
@@ -18,14 +8,10 @@ use kube::{
 };
 use serde_json::json;
 
-pub use self::{
-    conditions::{ACCEPTED, FETCHED, PUBLISHED, READY, STALE},
-    facts::{Contents, Facts, Failure, FetchOutcome, Pin, Publication, TaskStates, WorkOutcome},
-    status::next_status,
-};
 use crate::{
     api::{FeatureEnvironment, FeatureEnvironmentStatus, names::FIELD_MANAGER},
     api_call::{CallError, within},
+    controller::status::events_between,
     events::EventPublisher,
 };
 
@@ -36,39 +22,39 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[error("cannot write the status: {0}")]
 pub struct Error(#[from] CallError);
 
-/// Writes statuses and Events.
-pub struct Reports {
+/// Writes statuses, and publishes their Events.
+pub(crate) struct StatusWriter {
     client: Client,
     events: EventPublisher,
 }
 
-impl Reports {
-    /// Creates a reporter. Events name the controller, and `instance` as the replica that reported them.
-    pub fn new(client: Client, instance: String) -> Self {
+impl StatusWriter {
+    /// Creates a writer whose Events name `instance` as the replica.
+    pub(crate) fn new(client: Client, instance: String) -> Self {
         Self { events: EventPublisher::new(client.clone(), instance), client }
     }
 
-    /// Writes `status`, and records an Event for each transition since the status that was `announced` last. Returns the
+    /// Writes `status`, and publishes an Event for each transition since the status that was `announced` last. Returns the
     /// FeatureEnvironment as the API server stored it.
     ///
     /// # Errors
-    /// The API server refused the status, or did not answer within 10 s. No Event is recorded then: the next successful
-    /// write records it.
-    pub async fn report(
+    /// The API server refused the status, or did not answer within 10 s. No Event is published then: the next successful
+    /// write publishes it.
+    pub(super) async fn write(
         &self,
         environment: &FeatureEnvironment,
         announced: &FeatureEnvironmentStatus,
         status: &FeatureEnvironmentStatus,
     ) -> Result<FeatureEnvironment, Error> {
-        let stored = self.write(environment, status).await?;
+        let stored = self.write_status(environment, status).await?;
         let about = environment.object_ref(&());
-        for event in events::between(announced, status) {
+        for event in events_between(announced, status) {
             self.events.publish(&about, &event).await;
         }
         Ok(stored)
     }
 
-    async fn write(
+    async fn write_status(
         &self,
         environment: &FeatureEnvironment,
         status: &FeatureEnvironmentStatus,

@@ -81,8 +81,7 @@ impl Publisher {
         }
         let applied = self.apply(to, wanted, found).await;
         if applied.is_err() {
-            // The cached Secrets may not be what the API server has.
-            cache.polls.refreshed = None;
+            cache.polls.write_failed();
         }
         let version = applied?;
         let written = cache.of_mut(to.object_kind);

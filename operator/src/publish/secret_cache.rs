@@ -85,12 +85,20 @@ pub(super) struct SecretPolls {
     discovered: Option<Instant>,
     /// Names of the Secrets that a write on its way may create, and until when they are looked for.
     late: HashMap<String, Instant>,
+    /// True if a write has failed since the last poll: the cached Secrets may not be what the API server has.
+    has_failed: bool,
 }
 
 impl SecretPolls {
     /// Polls for this Secret for [`LATE`], because a write without an answer may still create it.
     pub(super) fn expect_late(&mut self, name: String) {
         self.late.insert(name, Instant::now() + LATE);
+    }
+
+    /// Gets the Secrets of the published revision again before the next write. Other Secrets wait for the next poll: a write
+    /// that the API server refuses is repeated every few seconds, and there may be thousands of them.
+    pub(super) fn write_failed(&mut self) {
+        self.has_failed = true;
     }
 
     /// Polls for a deleted Secret for [`LATE`] if a write of the previous process may create it again.
@@ -126,14 +134,31 @@ impl Publisher {
     pub async fn refresh_secrets(&self, destination: &Destination, cache: &mut WriteCache) -> Result<(), Error> {
         let Some(secrets) = secrets(destination, cache) else { return Ok(()) };
         match cache.polls.refreshed {
-            Some(refreshed) if refreshed.elapsed() < REFRESH_INTERVAL => return Ok(()),
+            Some(refreshed) if refreshed.elapsed() < REFRESH_INTERVAL => {
+                if cache.polls.has_failed {
+                    self.refresh_live(secrets).await?;
+                    cache.polls.has_failed = false;
+                }
+                return Ok(());
+            }
             Some(_) => self.refresh(secrets, cache).await?,
             None => {
                 self.discover(destination, secrets, cache).await?;
                 cache.polls.discovered.get_or_insert_with(Instant::now);
             }
         }
-        cache.polls.refreshed = Some(Instant::now());
+        (cache.polls.refreshed, cache.polls.has_failed) = (Some(Instant::now()), false);
+        Ok(())
+    }
+
+    /// Gets the known Secrets in the current format that are not copies of earlier revisions.
+    async fn refresh_live(&self, secrets: Collection<'_>) -> Result<(), Error> {
+        let environment = &secrets.owner.environment;
+        let known = self.secrets.all(secrets.owner).into_iter().filter_map(|known| known.name.clone());
+        for name in known.filter(|name| environment.format_and_file(name).is_some()) {
+            let found = self.calls(secrets).metadata(&name).await?;
+            self.secrets.put(secrets.owner, &name, found);
+        }
         Ok(())
     }
 

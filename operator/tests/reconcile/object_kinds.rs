@@ -31,6 +31,28 @@ pub(super) fn pod(object_kind: ObjectKind) -> Value {
     })
 }
 
+/// The record of a core may name thousands of copies, and its Secret may refuse every write, as an immutable one does.
+#[tokio::test]
+async fn refused_write_reads_only_secrets_of_the_published_revision_again() {
+    let cluster = Cluster::default();
+    cluster.put(&flags(&document("a")));
+    let mut operator = Operator::start(&cluster);
+    let spec = json!({"delivery": {"as": "Secret"}, "refresh": {"interval": "1s"}});
+    operator.turn(fenv(1, &spec)).await;
+    cluster.refuse(SECRET, 422, "field is immutable when `immutable` is set");
+    let mut attempts = 0;
+    for number in 0..4 {
+        cluster.put(&flags(&document(&format!("b{number}"))));
+        let (_, calls) = operator.turn(reported(&cluster, 1, &spec)).await;
+        attempts += writes(&calls).iter().filter(|call| call.contains(SECRET)).count();
+        let read: Vec<&String> = calls.iter().filter(|call| call.starts_with("get secret/")).collect();
+        // The core, and the copy that the publication writes first.
+        assert!(read.len() <= 2, "{read:?}");
+        pass(Duration::from_secs(12)).await;
+    }
+    assert!(attempts >= 3, "{attempts} attempts");
+}
+
 #[tokio::test]
 async fn snapshot_in_secret_writes_no_config_map() {
     let cluster = Cluster::default();

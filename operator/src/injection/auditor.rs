@@ -13,6 +13,7 @@ mod candidates;
 mod events;
 mod evict;
 mod metrics;
+mod rounds;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -33,12 +34,16 @@ use self::{
     candidates::{Candidate, Candidates},
     events::{report_eviction, report_missing},
     evict::{EVICTIONS_MAX, EvictionOutcome, EvictionTurns, Evictor, choose},
+    rounds::{by_namespace, in_rounds},
 };
 use crate::{
     api_call::CallError,
     events::EventPublisher,
     injection::{MissingSidecar, pods},
 };
+
+/// Largest number of pods that one audit reads in full. A verdict stays, so the next audit reads others.
+const CHECKS_MAX: usize = 500;
 
 /// Interval between two audits.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -119,6 +124,10 @@ pub struct Auditor {
 /// UID of a pod and the hash of its Remora annotations. The hash is part of the key because annotations can change.
 type VerdictKey = (String, u64);
 
+fn key(candidate: &Candidate) -> VerdictKey {
+    (candidate.uid.clone(), candidate.annotations)
+}
+
 impl Auditor {
     /// Creates an auditor. `works_since` is the time since when the self-check has succeeded without a failure, or
     /// `None` while it fails; the auditor evicts only while it is set, and only if the options allow it.
@@ -166,12 +175,12 @@ impl Auditor {
     }
 
     async fn audit(&mut self) -> Result<(), Error> {
-        let candidates = self.candidates.list().await?;
+        let candidates = self.to_audit(self.candidates.list().await?);
         let mut missing = Vec::new();
         let mut verdicts = HashMap::with_capacity(candidates.len());
         let (mut failure, mut is_silent) = (None, false);
         for candidate in candidates {
-            let key = (candidate.uid.clone(), candidate.annotations);
+            let key = key(&candidate);
             let missing_sidecar = match self.verdicts.remove(&key) {
                 Some(known) => known,
                 // Each further question would take its whole time limit.
@@ -202,6 +211,16 @@ impl Auditor {
         let evictable = missing.into_iter().filter(|(_, evictable)| *evictable).map(|(candidate, _)| candidate);
         self.evict(evictable.collect()).await;
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Selects the candidates of this audit: those with a verdict, and [`CHECKS_MAX`] others. A namespace whose pods change all
+    /// the time delays the verdicts on its own pods only.
+    fn to_audit(&self, candidates: Vec<Candidate>) -> Vec<Candidate> {
+        let has_verdict = |candidate: &Candidate| self.verdicts.contains_key(&key(candidate));
+        let (mut selected, unknown): (Vec<_>, Vec<_>) = candidates.into_iter().partition(has_verdict);
+        let unknown = by_namespace(unknown).into_values().map(Vec::into_iter).collect();
+        selected.extend(in_rounds(unknown, CHECKS_MAX));
+        selected
     }
 
     /// Evicts up to [`EVICTIONS_MAX`] of these pods.

@@ -1,6 +1,7 @@
 //! Lists the pods that may lack a sidecar, and checks each of them.
 
 use std::{
+    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
     time::Duration,
 };
@@ -14,6 +15,7 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
 };
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::{Error, Options};
@@ -25,7 +27,10 @@ use crate::{
         annotations::{KNOWN, VALUE_MAX},
         is_candidate, missing_sidecar, pods,
     },
-    watched::selection::{Selection, metadata},
+    watched::{
+        bounded::NAMESPACE_BYTES,
+        selection::{Selection, metadata},
+    },
 };
 
 /// Timeout of one request.
@@ -33,6 +38,9 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of characters of the inject annotation that messages repeat.
 const ENVIRONMENTS_MAX: usize = 512;
+
+/// Memory of a candidate whose texts are empty, in bytes: its structures, its keys in maps, and its verdict.
+const CANDIDATE_BYTES: usize = 1 << 10;
 
 /// A pod's metadata, of which what the auditor does not read is skipped while a page is parsed.
 #[derive(Clone, Debug, Deserialize)]
@@ -67,6 +75,40 @@ pub(super) struct Candidate {
     pub(super) annotations: u64,
 }
 
+/// Memory of the candidates of each namespace, in bytes.
+#[derive(Default)]
+struct Room(HashMap<String, usize>);
+
+impl Room {
+    /// Returns true if the candidate is kept, and false if its namespace has more candidates than there is memory for.
+    fn has_room(&mut self, candidate: &Candidate) -> bool {
+        let bytes = candidate.bytes();
+        match self.0.get_mut(&candidate.namespace) {
+            Some(kept) if kept.saturating_add(bytes) > NAMESPACE_BYTES => {
+                if *kept <= NAMESPACE_BYTES {
+                    tracing::warn!(
+                        namespace = candidate.namespace,
+                        "the namespace has more pods without a sidecar than the auditor has memory for ({} MiB a namespace): \
+                         the others are left out; delete the pods, so that their replacements get sidecars",
+                        NAMESPACE_BYTES >> 20
+                    );
+                }
+                // Beyond any size, so that the namespace is reported once.
+                *kept = usize::MAX;
+                false
+            }
+            Some(kept) => {
+                *kept += bytes;
+                true
+            }
+            None => {
+                self.0.insert(candidate.namespace.clone(), bytes);
+                true
+            }
+        }
+    }
+}
+
 /// Reads candidates from the API server.
 pub(super) struct Candidates {
     client: Client,
@@ -91,7 +133,8 @@ impl Candidates {
     }
 
     async fn list_of(&self, namespace: Option<&str>) -> Result<Vec<Candidate>, Error> {
-        let keep = |pod| self.candidate(pod);
+        let room = Mutex::new(Room::default());
+        let keep = |pod| self.candidate(pod).filter(|candidate| room.lock().has_room(candidate));
         Ok(pods::list(&self.client, namespace, pods::Form::Metadata, pods::not_injected(), keep).await?)
     }
 
@@ -156,8 +199,61 @@ impl Candidates {
 }
 
 impl Candidate {
+    /// Returns the memory that the candidate takes, in bytes, with its verdict.
+    fn bytes(&self) -> usize {
+        let owner = self
+            .owner
+            .as_ref()
+            .map_or(0, |owner| owner.api_version.len() + owner.kind.len() + owner.name.len() + owner.uid.len());
+        CANDIDATE_BYTES + self.namespace.len() + self.name.len() + 2 * self.uid.len() + self.environments.len() + owner
+    }
+
     /// Returns the value of the inject annotation, for messages.
     pub(super) fn environments(&self) -> &str {
         &self.environments
+    }
+}
+
+#[cfg(test)]
+impl Candidate {
+    /// A pod of which only names and UID are known.
+    pub(super) fn named(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: format!("uid-{name}"),
+            created: Timestamp::UNIX_EPOCH,
+            owner: None,
+            environments: String::new(),
+            annotations: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(namespace: &str, number: usize, length: usize) -> Candidate {
+        let text = || "x".repeat(length);
+        let owner = OwnerReference {
+            api_version: text(),
+            kind: text(),
+            name: text(),
+            uid: text(),
+            ..OwnerReference::default()
+        };
+        Candidate { owner: Some(owner), environments: text(), ..Candidate::named(namespace, &format!("pod-{number}")) }
+    }
+
+    #[test]
+    fn candidates_of_one_namespace_take_bounded_memory_and_keep_those_of_no_other_out() {
+        let mut room = Room::default();
+        let kept =
+            (0..50_000).map(|number| candidate("noisy", number, 500)).filter(|candidate| room.has_room(candidate));
+        let kept: usize = kept.map(|candidate| candidate.bytes()).sum();
+        assert!((NAMESPACE_BYTES - 8_000..=NAMESPACE_BYTES).contains(&kept), "{kept} bytes");
+        assert!((0..1_000).all(|number| room.has_room(&candidate("quiet", number, 20))));
+        assert!(!room.has_room(&candidate("noisy", 50_000, 0)), "a small one is left out as well");
     }
 }

@@ -1,6 +1,6 @@
 //! Evicts pods without their sidecar through the Eviction API, which respects PodDisruptionBudgets.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -8,7 +8,10 @@ use kube::{Api, Client, api::PostParams};
 use prometheus_client::encoding::EncodeLabelValue;
 use serde_json::{Value, json};
 
-use super::candidates::{Candidate, TIMEOUT};
+use super::{
+    candidates::{Candidate, TIMEOUT},
+    rounds::{by_namespace, in_rounds},
+};
 use crate::api_call::{CallError, within};
 
 /// Largest number of evictions per audit.
@@ -63,10 +66,7 @@ impl EvictionTurns {
     /// Returns the pods to try now, at most [`ATTEMPTS_MAX`]: in each round one of each namespace. Both the namespaces and
     /// the pods of a namespace are ordered by name, and begin after the one that was tried last.
     pub(super) fn order(&mut self, chosen: Vec<Candidate>) -> Vec<Candidate> {
-        let mut by_namespace: BTreeMap<String, Vec<Candidate>> = BTreeMap::new();
-        for pod in chosen {
-            by_namespace.entry(pod.namespace.clone()).or_default().push(pod);
-        }
+        let by_namespace = by_namespace(chosen);
         self.pods.retain(|namespace, _| by_namespace.contains_key(namespace));
         let mut namespaces = Vec::new();
         for (namespace, mut pods) in by_namespace {
@@ -78,16 +78,7 @@ impl EvictionTurns {
         }
         let next = namespaces.partition_point(|(namespace, _)| *namespace <= self.namespace);
         namespaces.rotate_left(next);
-        let mut ordered = Vec::new();
-        while ordered.len() < ATTEMPTS_MAX {
-            let round: Vec<Candidate> = namespaces.iter_mut().filter_map(|(_, pods)| pods.next()).collect();
-            if round.is_empty() {
-                break;
-            }
-            ordered.extend(round);
-        }
-        ordered.truncate(ATTEMPTS_MAX);
-        ordered
+        in_rounds(namespaces.into_iter().map(|(_, pods)| pods).collect(), ATTEMPTS_MAX)
     }
 
     /// Records an attempt.
@@ -135,9 +126,6 @@ mod tests {
 
     fn pod(name: &str, owner: Option<(&str, &str)>, created: i64) -> Candidate {
         Candidate {
-            namespace: "shop".to_owned(),
-            name: name.to_owned(),
-            uid: format!("uid-{name}"),
             created: Timestamp::from_second(created).unwrap(),
             owner: owner.map(|(kind, uid)| OwnerReference {
                 kind: kind.to_owned(),
@@ -145,8 +133,7 @@ mod tests {
                 controller: Some(true),
                 ..OwnerReference::default()
             }),
-            environments: String::new(),
-            annotations: 0,
+            ..Candidate::named("shop", name)
         }
     }
 

@@ -43,7 +43,7 @@ impl fmt::Display for Changes {
                 named += 1;
             }
         }
-        match self.count - named {
+        match self.count.saturating_sub(named) {
             ..=0 => Ok(()),
             more => write!(f, " and {more} more"),
         }
@@ -53,6 +53,12 @@ impl fmt::Display for Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_count_has_a_text() {
+        let changes = Changes { count: i64::MIN, changed: vec!["a".to_owned()], ..Changes::default() };
+        assert!(changes.to_string().contains("\"a\""), "{changes}");
+    }
 
     #[test]
     fn text_names_each_list_and_counts_the_rest() {

@@ -27,6 +27,8 @@ use crate::{
 const PAGE: u32 = 25;
 /// Memory of the view that an environment has of a pod, in bytes, without the name of the pod.
 const VIEW_BYTES: usize = 600;
+/// Memory of the name of a pod, in bytes, without its text.
+const NAME_BYTES: usize = 100;
 /// Number of pod names in a message.
 const NAMED: usize = 3;
 
@@ -66,7 +68,9 @@ pub async fn follow(api: Api<InjectedPod>, mut feed: RunningPodsFeed) {
 
 /// Returns the memory that the views of the pod take in bytes.
 fn view_bytes(pod: &InjectedPod) -> usize {
-    views(pod).iter().map(|(_, view)| VIEW_BYTES + view.name.len()).sum()
+    // A pod that requests no environment has no view, and is remembered by its name.
+    let name = NAME_BYTES + pod.name_any().len();
+    name + views(pod).iter().map(|(_, view)| VIEW_BYTES + view.name.len()).sum::<usize>()
 }
 
 /// Returns what each environment that the pod serves needs to know of it.
@@ -301,6 +305,14 @@ mod tests {
         assert!(environments("").is_empty());
         let many = (0..1_000).map(|number| format!("e{number}")).collect::<Vec<_>>().join(",");
         assert!(environments(&many).is_empty(), "the webhook admits no such pod");
+    }
+
+    #[test]
+    fn pod_without_environment_takes_memory_for_its_name() {
+        let bytes = |name: &str, inject: &str| view_bytes(&pod(name, inject));
+        assert_eq!(bytes("p", ""), NAME_BYTES + 1);
+        assert_eq!(bytes(&"p".repeat(253), "No Name"), NAME_BYTES + 253);
+        assert_eq!(bytes("p", "shop"), NAME_BYTES + VIEW_BYTES + 2);
     }
 
     #[test]

@@ -197,6 +197,11 @@ impl Fetcher {
         &self.read_budget
     }
 
+    /// Forgets the failures of namespaces for which `exists` returns false.
+    pub fn retain(&self, exists: impl Fn(&str) -> bool) {
+        self.limiter.retain(exists);
+    }
+
     /// Sets the maximum silence of streams.
     #[cfg(test)]
     pub(crate) fn with_idle(self, idle: Duration) -> Self {

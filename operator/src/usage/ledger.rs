@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use super::pending::COUNT_MAX;
 use crate::memory::{OutOfMemory, Reserved, Share};
 use crate::rollout::sidecar::Uses;
 
@@ -85,7 +86,8 @@ impl Ledger {
             // A count below the one before has begun again at zero.
             let uses = if *count >= counted { count - counted } else { *count };
             if uses > 0 && (is_known || is_young) {
-                new.push((Arc::clone(name), uses));
+                // A pod may say anything, and sums of all pods must not overflow.
+                new.push((Arc::clone(name), uses.min(COUNT_MAX)));
             }
         }
         counts.extend(missing);
@@ -160,6 +162,13 @@ mod tests {
         let mut ledger = ledger(BYTES_MAX);
         assert_eq!(take(&mut ledger, answer("a", [("x", 100)]), false), new([]));
         assert_eq!(take(&mut ledger, answer("a", [("x", 101), ("y", 7)]), false), new([("x", 1), ("y", 7)]));
+    }
+
+    #[test]
+    fn uses_of_one_answer_are_bounded() {
+        let mut ledger = ledger(BYTES_MAX);
+        assert_eq!(take(&mut ledger, answer("a", [("x", u64::MAX)]), true), new([("x", COUNT_MAX)]));
+        assert_eq!(take(&mut ledger, answer("b", [("x", u64::MAX - 1)]), true), new([("x", COUNT_MAX)]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Largest number of uses of a flag that wait. Flagsmith stores the count of a request in a column of 32 bits.
-const COUNT_MAX: u64 = i32::MAX as u64;
+pub(super) const COUNT_MAX: u64 = i32::MAX as u64;
 /// Largest number of flags in a request.
 const FLAGS_MAX: usize = 1000;
 /// Largest size of a request's names and counts in bytes, apart from its first flag.

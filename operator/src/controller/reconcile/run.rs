@@ -163,7 +163,7 @@ fn selecting(manager: &str, operator: &str) -> watcher::Config {
     watcher::Config::default().labels(&format!("{}{operator}{manager}", label::MANAGED_BY))
 }
 
-/// Removes the state, the full reads and the metrics of deleted environments.
+/// Removes the state, the full reads and the metrics of deleted environments, and the failures of namespaces without any.
 async fn sweep(
     known: &Store<WatchedEnvironment>,
     context: &Context,
@@ -180,6 +180,9 @@ async fn sweep(
         let is_there = |environment: &NamespacedName| names.contains(environment);
         context.states.retain(&uids, is_there);
         context.fetcher.read_budget().retain(scope, |uid| uids.contains(uid));
+        let namespaces: HashSet<&str> = names.iter().map(|name| name.namespace.as_str()).collect();
+        let is_elsewhere = |namespace: &str| scope.is_some_and(|scope| scope != namespace);
+        context.fetcher.retain(|namespace| namespaces.contains(namespace) || is_elsewhere(namespace));
         context.publisher.retain(is_there);
         metrics.environments.retain(scope, is_there);
         let read = alive.iter().flat_map(|environment| read_by(environment)).collect();

@@ -13,7 +13,8 @@ pub(super) fn replace(status: &mut FeatureEnvironmentStatus, idle: Option<&IdleF
     status.findings.retain(|finding| finding.subject != SUBJECT);
     let removed = i64::from(status.findings.len() < before);
     let found = idle.and_then(finding);
-    let count = status.finding_count.unwrap_or_default() - removed + i64::from(found.is_some());
+    let count =
+        status.finding_count.unwrap_or_default().saturating_sub(removed).saturating_add(i64::from(found.is_some()));
     if removed > 0 || found.is_some() {
         status.finding_count = Some(count);
     }

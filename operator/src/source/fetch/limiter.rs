@@ -163,6 +163,13 @@ impl RequestLimiter {
         server.namespaces.entry(namespace.to_owned()).or_default().fail(ERRORS_TO_OPEN, problem)
     }
 
+    /// Forgets the circuits of the namespaces for which `exists` returns false.
+    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        for server in self.servers.lock().values_mut() {
+            server.namespaces.retain(|namespace, _| exists(namespace));
+        }
+    }
+
     /// Records a failed connection. Returns the pause of the server's circuit.
     pub(super) fn record_unreachable(&self, origin: &Origin, problem: &str) -> Option<Duration> {
         self.servers.lock().entry(origin.clone()).or_default().circuit.fail(1, problem)
@@ -179,6 +186,17 @@ mod tests {
 
     fn is_rejected(entered: &Result<RequestPermit, Rejection>) -> bool {
         matches!(entered, Err(Rejection::CircuitOpen { .. }))
+    }
+
+    #[test]
+    fn circuits_of_deleted_namespaces_are_forgotten() {
+        let limiter = RequestLimiter::default();
+        for number in 0..1_000 {
+            limiter.record_error(&origin("down"), &format!("preview-{number}"), "HTTP 500");
+        }
+        limiter.retain(|namespace| namespace == "preview-7");
+        let servers = limiter.servers.lock();
+        assert_eq!(servers[&origin("down")].namespaces.keys().collect::<Vec<_>>(), ["preview-7"]);
     }
 
     #[tokio::test(start_paused = true)]

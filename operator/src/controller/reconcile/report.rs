@@ -7,8 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-pub use self::status_writer::Error;
-pub(super) use self::status_writer::StatusWriter;
+pub(super) use self::status_writer::{Error, StatusWriter};
 use super::{
     environment::{Environment, may_have_objects},
     schedule,

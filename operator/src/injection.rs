@@ -5,7 +5,7 @@
 //!
 //! | modules | what they do |
 //! |---|---|
-//! | `annotations`, `quantity`, `startup_timeout`, `overrides` | parse the options of a pod and of its namespace |
+//! | `annotations`, `quantity`, `startup_timeout`, `flag_overrides` | parse the options of a pod and of its namespace |
 //! | `config`, `defaults` | settings for all pods, and the options of pods without annotations |
 //! | `pod`, `decide`, `layout`, `resources`, `plan`, `patch` | decide, plan and patch, in this order |
 //! | `admission_policy` | generates the same decision and plan as CEL, for clusters without the webhook |
@@ -32,9 +32,9 @@ mod config;
 mod decide;
 mod defaults;
 mod dry_run_pod;
+pub(crate) mod flag_overrides;
 mod layout;
 pub mod metrics;
-pub(crate) mod overrides;
 mod patch;
 mod plan;
 mod pod;

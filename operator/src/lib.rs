@@ -49,7 +49,9 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | core, overrides files | the two kinds of files of a snapshot: flags and segments, and the overrides of identities |
+//! | core, overrides files | the two kinds of files of a snapshot: flags and segments, and the identity overrides |
+//! | identity override, segment override | state or value of a flag in the document, for an identity or for the identities that match a segment |
+//! | flag override | state or value of a flag that a pod or a request sets for itself, for tests: the annotation `remora.dev/overrides` |
 //! | part, set | a core that does not fit into one object is divided into parts; two sets of them alternate, so that the one in use stays whole |
 //! | slot | place of a file in the volume of a pod, whether the file exists or not |
 //! | observed | published, as the cluster shows it at the beginning of a reconciliation |

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::{Period, names::sidecar},
-    injection::overrides::{GRAMMAR, Overrides},
+    injection::flag_overrides::{FlagOverrides, GRAMMAR},
 };
 
 /// Name of the header.
@@ -60,7 +60,7 @@ impl CommandOutput for Signed {
 
 /// Reads the key, and signs the overrides with it.
 pub(super) async fn sign(cluster: &Cluster, asked: &Sign) -> Result<Signed, Failure> {
-    let Some(overrides) = Overrides::parse(&asked.overrides) else {
+    let Some(overrides) = FlagOverrides::parse(&asked.overrides) else {
         return Err(Failure::Usage(format!("the overrides must be {GRAMMAR}")));
     };
     if !LIFETIMES.contains(&asked.lifetime) {
@@ -92,7 +92,7 @@ async fn key(cluster: &Cluster, secret: &str) -> Result<Vec<u8>, Failure> {
 }
 
 /// Returns `EXPIRY SIGNATURE JSON`, as `sidecar/src/overrides/signed.rs` reads it.
-fn value(key: &[u8], environment: &str, expires: Timestamp, overrides: &Overrides) -> String {
+fn value(key: &[u8], environment: &str, expires: Timestamp, overrides: &FlagOverrides) -> String {
     let (expiry, json) = (expires.as_second(), ascii(&overrides.argument()));
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     let signature = hmac::sign(&key, format!("{environment} {expiry} {json}").as_bytes());
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn signature_is_the_one_that_openssl_makes_and_the_sidecar_reads() {
         // The test `header_that_openssl_signed_is_read` of the sidecar has the same header.
-        let overrides = Overrides::parse(r#"{"banner": {"enabled": true}}"#).unwrap();
+        let overrides = FlagOverrides::parse(r#"{"banner": {"enabled": true}}"#).unwrap();
         let expires = Timestamp::from_second(1_800_000_060).unwrap();
         assert_eq!(
             value(b"0123456789abcdef0123456789abcdef", "shop", expires, &overrides),
@@ -130,9 +130,9 @@ mod tests {
 
     #[test]
     fn characters_beyond_ascii_are_escaped() {
-        let overrides = Overrides::parse("{\"b\u{e4}r\": {\"value\": \"\u{1f600}\u{7f}\\n$\"}}").unwrap();
+        let overrides = FlagOverrides::parse("{\"b\u{e4}r\": {\"value\": \"\u{1f600}\u{7f}\\n$\"}}").unwrap();
         let json = ascii(&overrides.argument());
         assert_eq!(json, r#"{"b\u00e4r":{"value":"\ud83d\ude00\u007f\n\u0024"}}"#);
-        assert_eq!(Overrides::parse(&json), Some(overrides));
+        assert_eq!(FlagOverrides::parse(&json), Some(overrides));
     }
 }

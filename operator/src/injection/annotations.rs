@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, ops::RangeInclusive};
 use serde_json::{Map, Value};
 
 use super::{
-    overrides::{self, Overrides},
+    flag_overrides::{self, FlagOverrides},
     quantity::{self, Grammar, Quantity},
     quote::quote,
     startup_timeout::StartupTimeout,
@@ -28,8 +28,8 @@ pub(super) struct ParsedOptions {
     pub(super) log_json: Option<bool>,
     pub(super) variables: Vec<&'static str>,
     pub(super) socket: bool,
-    pub(super) overrides: Option<Overrides>,
-    /// Name of the Secret whose key signs overrides of requests.
+    pub(super) flag_overrides: Option<FlagOverrides>,
+    /// Name of the Secret whose key signs flag overrides of requests.
     pub(super) override_key: Option<String>,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn read(options: &PodOptions<'_>) -> Result<ParsedOptions, Invalid> {
         log_json: options.value(annotation::LOG_JSON, LOG_JSON, boolean)?,
         variables: options.value(annotation::ENV, ENV, variables)?.unwrap_or_else(|| VARIABLES.to_vec()),
         socket: options.value(annotation::UNIX_SOCKET, UNIX_SOCKET, boolean)?.unwrap_or(false),
-        overrides: options.value(annotation::OVERRIDES, overrides::GRAMMAR, Overrides::parse)?,
+        flag_overrides: options.value(annotation::OVERRIDES, flag_overrides::GRAMMAR, FlagOverrides::parse)?,
         override_key: options.value(annotation::OVERRIDE_KEY, OVERRIDE_KEY, secret)?,
     })
 }

@@ -249,7 +249,7 @@ pub(super) fn parse_request<'a>(
     }
     let options = PodOptions { pod: annotations, namespace: context.namespace, defaults: context.defaults };
     let request = annotations::read(&options)?;
-    let overriding = request.overrides.as_ref().map(|_| annotation::OVERRIDES);
+    let overriding = request.flag_overrides.as_ref().map(|_| annotation::OVERRIDES);
     let overriding = overriding.or(request.override_key.as_ref().map(|_| annotation::OVERRIDE_KEY));
     if let Some(key) = overriding.filter(|_| !context.allows_overrides) {
         return Err(Refusal::OverridesNotAllowed { key, namespace: quote(context.namespace) }.into());

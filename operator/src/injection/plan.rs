@@ -94,7 +94,7 @@ fn container(pod: &Pod<'_>, request: &ParsedOptions, config: &Config, resources:
     if request.socket {
         args.extend(["--listen-unix".to_owned(), sidecar::SOCKET.to_owned()]);
     }
-    if let Some(overrides) = &request.overrides {
+    if let Some(overrides) = &request.flag_overrides {
         args.extend([sidecar::OVERRIDES_OPTION.to_owned(), overrides.argument()]);
     }
     if request.override_key.is_some() {

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use crate::{
     api::names::{EnvironmentName, label, sidecar},
     ask::{cluster::Cluster, failure::Failure},
-    injection::{overrides::Overrides, pods::requests},
+    injection::{flag_overrides::FlagOverrides, pods::requests},
 };
 
 /// State of a pod as its object in the cluster has it.
@@ -74,7 +74,7 @@ fn overrides(own: &Container) -> Vec<String> {
     let mut arguments = own.args.iter().flatten();
     let given = arguments.find(|argument| *argument == sidecar::OVERRIDES_OPTION).and_then(|_| arguments.next());
     given
-        .map(|text| Overrides::parse(text).map_or(vec![text.clone()], |read| read.flags().collect()))
+        .map(|text| FlagOverrides::parse(text).map_or(vec![text.clone()], |read| read.flags().collect()))
         .unwrap_or_default()
 }
 

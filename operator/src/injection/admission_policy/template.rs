@@ -225,7 +225,7 @@ fn plan(spec: &Value, template: &Template, config: &Config) -> Result<Plan, Erro
         log_json: Some(template.log_json),
         variables: VARIABLES.to_vec(),
         socket: template.socket,
-        overrides: None,
+        flag_overrides: None,
         override_key: None,
     };
     // The default layout, because an expression cannot look up how an environment is delivered.

@@ -16,15 +16,15 @@ const NAME_MAX: usize = 2000;
 pub(crate) const GRAMMAR: &str = "JSON of at most 16 flags and 4096 bytes, such as {\"banner\": {\"enabled\": true, \"value\": \"Sale\"}}; a value is a string, \
                        an integer, true, false or null";
 
-/// Overrides by the flag's name.
+/// Flag overrides by the flag's name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Overrides(BTreeMap<String, Override>);
+pub(crate) struct FlagOverrides(BTreeMap<String, FlagOverride>);
 
 /// State and value of a flag. One of them may be absent, and then stays as it is in the environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Override {
+pub(crate) struct FlagOverride {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     enabled: Option<bool>,
     /// A value of `null` differs from an absent one.
@@ -36,12 +36,12 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
     Value::deserialize(deserializer).map(Some)
 }
 
-impl Overrides {
+impl FlagOverrides {
     /// Parses the annotation. `None` if it is not valid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let within = Some(text).filter(|text| text.len() <= BYTES_MAX)?;
         let overrides: Self = serde_json::from_str(within).ok()?;
-        let is_valid = |(name, own): (&String, &Override)| {
+        let is_valid = |(name, own): (&String, &FlagOverride)| {
             let has_value = match &own.value {
                 None => own.enabled.is_some(),
                 Some(Value::Number(number)) => number.is_i64(),
@@ -74,7 +74,7 @@ mod tests {
     fn valid_overrides_become_an_argument_that_the_sidecar_reads() {
         let text = r#" {"b": {"value": "$(HOME) \"\u0024\u00e4"}, "a c": {"enabled": true}, "d": {"value": null, "enabled": false},
             "e": {"value": -3}, "f": {"value": false}}"#;
-        let argument = Overrides::parse(text).unwrap().argument();
+        let argument = FlagOverrides::parse(text).unwrap().argument();
         assert_eq!(
             argument,
             r#"{"a c":{"enabled":true},"b":{"value":"\u0024(HOME) \"\u0024ä"},"d":{"enabled":false,"value":null},"e":{"value":-3},"f":{"value":false}}"#
@@ -113,14 +113,15 @@ mod tests {
             r#"{"": {"enabled": true}}"#,
             r#"{"a": {"value": 9223372036854775808}}"#,
         ] {
-            assert_eq!(Overrides::parse(bad), None, "{bad}");
+            assert_eq!(FlagOverrides::parse(bad), None, "{bad}");
         }
         let flags = |count: usize| {
             let flags: Vec<String> = (0..count).map(|number| format!("\"f{number}\":{{\"enabled\":true}}")).collect();
-            Overrides::parse(&format!("{{{}}}", flags.join(",")))
+            FlagOverrides::parse(&format!("{{{}}}", flags.join(",")))
         };
         assert!(flags(FLAGS_MAX).is_some() && flags(FLAGS_MAX + 1).is_none());
-        let bytes = |count: usize| Overrides::parse(&format!(r#"{{"a":{{"value":"{}"}}}}"#, "x".repeat(count - 18)));
+        let bytes =
+            |count: usize| FlagOverrides::parse(&format!(r#"{{"a":{{"value":"{}"}}}}"#, "x".repeat(count - 18)));
         assert!(bytes(BYTES_MAX).is_some() && bytes(BYTES_MAX + 1).is_none());
     }
 }

@@ -37,7 +37,8 @@ impl CallError {
     }
 
     /// True if the API server refused to create an object because its namespace is being deleted.
-    pub(crate) fn is_terminating(&self) -> bool {
+    #[must_use]
+    pub fn is_terminating(&self) -> bool {
         let Self::Refused(status) = self else { return false };
         status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == "NamespaceTerminating")
     }

@@ -93,9 +93,9 @@ mod tests {
         let service = tower::service_fn(move |request: Request<Body>| {
             let mut seen = seen.lock();
             if request.method() == http::Method::POST {
-                seen.0 += 1
+                seen.0 += 1;
             } else {
-                seen.1 += 1
+                seen.1 += 1;
             }
             let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}, "eventTime": null});
             async move { Ok::<_, Infallible>(Response::new(Body::from(event.to_string().into_bytes()))) }

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use remora_e2e::harness::{Case, eventually, until, with_namespace};
-use remora_operator::publish::is_terminating;
+use remora_operator::api_call::CallError;
 use serde_json::{Value, json};
 
 const CAP: Duration = Duration::from_secs(180);
@@ -43,8 +43,9 @@ async fn deleted_namespace_causes_few_log_lines() -> anyhow::Result<()> {
             // The operator recognizes the API server's own message.
             let map = json!({"metadata": {"name": "late"}, "data": {}});
             let refused = config_maps.create(&PostParams::default(), &serde_json::from_value(map)?).await;
-            let Err(kube::Error::Api(status)) = refused else { anyhow::bail!("created in a namespace that is going") };
-            anyhow::ensure!(is_terminating(&status), "{status:?}");
+            let Err(refused) = refused else { anyhow::bail!("created in a namespace that is going") };
+            let refused = CallError::from(refused);
+            anyhow::ensure!(refused.is_terminating(), "{refused:?}");
             anyhow::Ok(())
         };
         let going = going.await;

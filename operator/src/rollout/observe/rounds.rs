@@ -83,9 +83,9 @@ pub(super) async fn observe(target: ObservationTarget, deps: Arc<Deps>, found: A
     let mut known = Known::default();
     let mut progress = Progress::Open;
     if target.nudge {
-        // A pod that is not notified yet is neither late nor to be notified again.
+        // A pod that is not notified yet is neither late nor to be notified again. After the limit, the rounds count it.
         let limit = NOTIFIED_WITHIN.mul_f64(deps.pause_factor);
-        let _late_ones_are_counted = tokio::time::timeout(limit, all_notified(&target, &deps)).await;
+        let _ = tokio::time::timeout(limit, all_notified(&target, &deps)).await;
     }
     for round in 0.. {
         tokio::time::sleep(around(pause(target.nudge, round, progress), fastrand::f64()).mul_f64(deps.pause_factor))

@@ -26,7 +26,7 @@ pub(super) fn findings(written: &[File], limit: usize) -> Vec<Finding> {
     let nearly_full = [
         core_finding(core, limit.max(files::MAX_CORE_BYTES)),
         overrides_finding(&sizes(files::is_overrides), limit),
-        document_finding(document, DOCUMENT_SLOTS * limit),
+        document_finding(document, DOCUMENT_SLOTS.saturating_mul(limit)),
     ];
     nearly_full.into_iter().flatten().collect()
 }
@@ -86,6 +86,12 @@ mod tests {
         assert_eq!(of_files(OVERRIDES_SLOTS, 699), [""; 0]);
         let found = of_files(OVERRIDES_SLOTS, 700);
         assert!(found[0].starts_with("identity overrides: identity overrides take 64 objects"), "{found:?}");
+    }
+
+    #[test]
+    fn files_of_any_size_are_never_full() {
+        let written = [File { name: files::CORE.to_owned(), bytes: vec![0; 1_000] }];
+        assert_eq!(findings(&written, usize::MAX), []);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug)]
 pub struct App {
     name: String,
+    image: Option<String>,
     annotations: Vec<(String, String)>,
     flag: String,
     identifier: String,
@@ -23,6 +24,7 @@ impl App {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
+            image: None,
             annotations: Vec::new(),
             flag: "checkout".to_owned(),
             identifier: "someone".to_owned(),
@@ -33,6 +35,13 @@ impl App {
             user: None,
             resources: json!({"requests": {"cpu": "5m", "memory": "8Mi"}}),
         }
+    }
+
+    /// Runs the image of the application from another place.
+    #[must_use]
+    pub fn image(mut self, image: &str) -> Self {
+        self.image = Some(image.to_owned());
+        self
     }
 
     /// Requests injection with these environments.
@@ -106,7 +115,7 @@ impl App {
     /// Returns the metadata and specification of a pod.
     fn template(&self, image: &str, client_key: &str, mode: &str) -> Value {
         let mut container = json!({
-            "name": "app", "image": image, "imagePullPolicy": "IfNotPresent",
+            "name": "app", "image": self.image.as_deref().unwrap_or(image), "imagePullPolicy": "IfNotPresent",
             "args": ["app", mode, "--flag", self.flag, "--environment-key", client_key, "--identifier", self.identifier],
             "resources": self.resources,
         });

@@ -26,6 +26,7 @@ mod receiver;
 mod registry;
 mod release;
 mod second_injector;
+mod signatures;
 mod space;
 mod stopped_leader;
 mod unpullable;

@@ -1,7 +1,7 @@
 //! A release in a registry: the commands of README.md install it, nodes pull its images by their digests, and refuse
 //! other bytes.
 
-mod server;
+pub(crate) mod server;
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
@@ -15,14 +15,14 @@ use super::node::Node;
 use super::unpullable::held_back;
 
 /// Registry in README.md.
-const EXAMPLE: &str = "registry.example.org/remora";
+pub(super) const EXAMPLE: &str = "registry.example.org/remora";
 /// First bytes of a compressed file. The chart is the only such file in the registry.
 const COMPRESSED: [u8; 3] = [0x1f, 0x8b, 0x08];
 /// Name of the pull secret.
 const PULL_SECRET: &str = "registry";
 
 /// Returns the commands by which README.md installs a release: the installation and its test.
-fn installation() -> anyhow::Result<[String; 2]> {
+pub(super) fn installation() -> anyhow::Result<[String; 2]> {
     let commands = documented()?.into_iter().filter(|command| command.document == "README.md");
     let helm: Vec<String> =
         commands.filter(|command| command.program() == "helm").map(|command| command.text).collect();
@@ -33,13 +33,13 @@ fn installation() -> anyhow::Result<[String; 2]> {
 }
 
 /// Runs a command of README.md with this registry in place of the example's.
-async fn run(registry: &Registry, command: &str) -> anyhow::Result<String> {
+pub(super) async fn run(registry: &Registry, command: &str) -> anyhow::Result<String> {
     output(Command::new("bash").args(["-euc", &command.replace(EXAMPLE, &registry.place())])).await
 }
 
 /// Creates a FeatureEnvironment from a document in the cluster: the chart's default origins do not include the upstream
 /// of the tests.
-async fn environment(case: &Case) -> anyhow::Result<()> {
+pub(super) async fn environment(case: &Case) -> anyhow::Result<()> {
     let document = storefront(&case.client_key(), 1);
     let data = json!({"environment.json": document.to_string()});
     case.apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "flags"}, "data": data})).await?;
@@ -56,7 +56,7 @@ async fn served(case: &Case, name: &str) -> anyhow::Result<()> {
 }
 
 /// Checks that the images of the operator and of a pod's sidecar come from this registry, by their digests.
-async fn pulled(case: &Case, registry: &Registry, pod: &str) -> anyhow::Result<()> {
+pub(super) async fn pulled(case: &Case, registry: &Registry, pod: &str) -> anyhow::Result<()> {
     let operator: Api<Pod> = Api::namespaced(case.cluster.client.clone(), SYSTEM);
     let mut images = Vec::new();
     for pod in operator.list(&ListParams::default().labels("app.kubernetes.io/component")).await? {
@@ -146,7 +146,7 @@ async fn readme_installs_release_from_registry() -> anyhow::Result<()> {
         }
         let commands = installation()?;
         let registries = Registries::start().await?;
-        let chart = registries.publish().await?;
+        let chart = registries.publish(&[]).await?;
         let release = Release::of(&case.cluster);
         release.uninstall().await?;
         // After a failure the installation stays for the diagnostics; the next case replaces it.

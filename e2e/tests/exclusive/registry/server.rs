@@ -12,41 +12,48 @@ use tokio::process::{Child, Command};
 
 const CAP: Duration = Duration::from_secs(60);
 /// User and password of the private registry.
-pub(super) const USER: [&str; 2] = ["puller", "not-secret"];
+pub(crate) const USER: [&str; 2] = ["puller", "not-secret"];
 
 /// Two registries with one content: one answers everybody, the other one its user only.
-pub(super) struct Registries {
+pub(crate) struct Registries {
     directory: PathBuf,
-    pub(super) open: Registry,
-    pub(super) private: Registry,
+    pub(crate) open: Registry,
+    pub(crate) private: Registry,
 }
 
 /// Registry at an address of this machine.
-pub(super) struct Registry {
+pub(crate) struct Registry {
     address: String,
     _process: Child,
 }
 
 impl Registries {
-    pub(super) async fn start() -> anyhow::Result<Registries> {
+    pub(crate) async fn start() -> anyhow::Result<Registries> {
         let directory = std::env::temp_dir().join(format!("remora-registry-{}", std::process::id()));
         std::fs::create_dir_all(&directory)?;
         let (open, private) = tokio::try_join!(Registry::start(&directory, &[]), Registry::start(&directory, &USER))?;
         Ok(Registries { directory, open, private })
     }
 
-    /// Publishes a release of the programs that the cluster's images have, and returns the chart's reference by digest.
-    pub(super) async fn publish(&self) -> anyhow::Result<String> {
+    /// Publishes a release of the programs that the cluster's images have, with these variables of the scripts, and
+    /// returns the chart's reference by digest.
+    pub(crate) async fn publish(&self, variables: &[(&str, String)]) -> anyhow::Result<String> {
         let mut trial = Command::new(root().join("e2e/release/trial.sh"));
         trial.arg(self.directory.join("release")).env("REGISTRY", self.open.place()).env("PLAIN_HTTP", "true");
+        trial.envs(variables.iter().map(|(name, value)| (name, value)));
         let said = output(trial.env_remove("CI")).await?;
         let chart = said.split_whitespace().find(|word| word.contains("/charts/remora@sha256:"));
         Ok(chart.with_context(|| format!("no chart was published: {said}"))?.to_owned())
     }
 
+    /// Returns the directory of the registries' files, which is deleted with this value.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Changes a byte of the one stored file that begins with these bytes, as an attacker with access to the registry's
     /// disk could.
-    pub(super) fn alter(&self, beginning: &[u8]) -> anyhow::Result<Altered> {
+    pub(crate) fn alter(&self, beginning: &[u8]) -> anyhow::Result<Altered> {
         let mut found = Vec::new();
         files(&self.directory.join("content"), &mut found)?;
         let read = found.into_iter().map(|path| std::fs::read(&path).map(|content| (path, content)));
@@ -84,24 +91,24 @@ impl Registry {
     }
 
     /// Returns the address of the registry.
-    pub(super) fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
     /// Returns the place of the images and the chart.
-    pub(super) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         format!("{}/remora", self.address)
     }
 }
 
 /// Stored file with a changed byte.
-pub(super) struct Altered {
+pub(crate) struct Altered {
     path: PathBuf,
     content: Vec<u8>,
 }
 
 impl Altered {
-    pub(super) fn restore(self) -> anyhow::Result<()> {
+    pub(crate) fn restore(self) -> anyhow::Result<()> {
         std::fs::write(&self.path, &self.content).with_context(|| self.path.display().to_string())
     }
 }
@@ -120,7 +127,7 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
 }
 
 /// Runs a command and returns what it prints.
-pub(super) async fn output(command: &mut Command) -> anyhow::Result<String> {
+pub(crate) async fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await?;
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     anyhow::ensure!(output.status.success(), "{:?}: {said}", command.as_std());

@@ -17,7 +17,7 @@ const IDENTIFIERS: [&str; 10] =
     ["ada", "grace", "guest-1", "guest-2", "guest-3", "guest-4", "guest-5", "guest-6", "7", "Zoë"];
 
 /// Traits of identities, by name and value.
-fn traits() -> [Value; 6] {
+fn traits() -> [Value; 7] {
     [
         json!({}),
         json!({"plan": "pro"}),
@@ -25,12 +25,13 @@ fn traits() -> [Value; 6] {
         json!({"orders": 9.5, "city": "Bergen "}),
         json!({"city": "Kiruna", "orders": "12"}),
         json!({"plan": "team", "city": "Narvik", "beta": true}),
+        json!({"version": "2.1.0", "orders": 6}),
     ]
 }
 
 impl Question {
     /// Number of questions: flags and identities, with either key.
-    pub(crate) const COUNT: usize = 2 * (1 + IDENTIFIERS.len() * 6);
+    pub(crate) const COUNT: usize = 2 * (1 + IDENTIFIERS.len() * 7);
 
     pub(crate) fn all(project: &Project) -> Vec<Question> {
         let mut questions = Vec::new();
@@ -44,9 +45,9 @@ impl Question {
                         .iter()
                         .map(|(key, value)| json!({"trait_key": key, "trait_value": value}))
                         .collect();
-                    // A transient identity leaves no trace on the server, so that its traits do not add up.
-                    let transient = !["ada", "grace"].contains(&identifier);
-                    let body = json!({"identifier": identifier, "traits": traits, "transient": transient});
+                    // The server stores no trait of a transient request, so that the traits of one identity do not add
+                    // up. The overrides of a stored identity apply all the same.
+                    let body = json!({"identifier": identifier, "traits": traits, "transient": true});
                     questions.push(Question { key: key.clone(), identity: Some(body) });
                 }
             }

@@ -31,8 +31,8 @@ fn segment(project: i64, name: &str, conditions: &[(&str, &str, &str)]) -> Value
 }
 
 impl Project {
-    /// Makes a project with features, segments, segment overrides, a split, and identities with overrides: one of a
-    /// value, and one that selects a variant.
+    /// Makes a project with features, segments, segment overrides, splits, and identities with overrides: one of
+    /// a value, and one that selects a variant.
     pub(crate) async fn create(admin: &Admin) -> Project {
         let organisation = match std::env::var("REMORA_FLAGSMITH_ORGANISATION") {
             Ok(organisation) => {
@@ -63,15 +63,28 @@ impl Project {
             options.push(id(&admin.post(&format!("projects/{project}/features/{ranking}/mv-options/"), &option).await));
         }
 
+        let split = |shares: [f64; 2]| -> Vec<Value> {
+            let variant =
+                |(option, share)| json!({"multivariate_feature_option": option, "percentage_allocation": share});
+            options.iter().zip(shares).map(variant).collect()
+        };
+
         for (name, conditions, feature, enabled, value) in [
             ("pro", &[("plan", "EQUAL", "pro"), ("plan", "EQUAL", "team")][..], checkout, true, "express"),
             ("regular", &[("orders", "GREATER_THAN_INCLUSIVE", "10")][..], limit, true, "50"),
-            ("third", &[("", "PERCENTAGE_SPLIT", "33")][..], checkout, true, "third"),
+            // As the dashboard sends it: servers refuse a condition without a property.
+            ("third", &[("$.identity.key", "PERCENTAGE_SPLIT", "33")][..], checkout, true, "third"),
             ("north", &[("city", "REGEX", "^(Oslo|Bergen)"), ("city", "IN", "Kiruna,Alta")][..], limit, false, "0"),
+            ("listed", &[("$.identity.identifier", "IN", r#"["guest-1", "Zoë"]"#)][..], limit, true, "listed"),
+            ("even", &[("orders", "MODULO", "4|2")][..], checkout, false, "even"),
+            ("current", &[("version", "GREATER_THAN_INCLUSIVE", "2.0.0:semver")][..], ranking, true, "current"),
         ] {
             let made = admin.post(&format!("projects/{project}/segments/"), &segment(project, name, conditions)).await;
-            let body = json!({"feature_segment": {"segment": id(&made)}, "enabled": enabled,
+            let mut body = json!({"feature_segment": {"segment": id(&made)}, "enabled": enabled,
                 "feature_state_value": text(value)});
+            if feature == ranking {
+                body["multivariate_feature_state_values"] = json!(split([12.5, 60.25]));
+            }
             admin.post(&format!("{at}/features/{feature}/create-segment-override/"), &body).await;
         }
 
@@ -81,16 +94,8 @@ impl Project {
         };
         let own = json!({"feature": limit, "enabled": true, "feature_state_value": "7"});
         admin.post(&states("ada").await, &own).await;
-        let variants: Vec<Value> = options
-            .iter()
-            .enumerate()
-            .map(|(number, option)| {
-                let share = if number == 0 { 100 } else { 0 };
-                json!({"multivariate_feature_option": option, "percentage_allocation": share})
-            })
-            .collect();
         let selected = json!({"feature": ranking, "enabled": true, "feature_state_value": "bm25",
-            "multivariate_feature_state_values": variants});
+            "multivariate_feature_state_values": split([100.0, 0.0])});
         admin.post(&states("grace").await, &selected).await;
         // Some servers apply identity overrides in documents only after this setting is saved.
         let setting = json!({"name": "remora", "project": project, "use_identity_overrides_in_local_eval": true});

@@ -137,6 +137,7 @@ impl Content {
                 let segment = body["feature_segment"]["segment"].to_string();
                 let value = &body["feature_state_value"]["string_value"];
                 let mut state = self.state(feature, &body["enabled"], value, id);
+                state["multivariate_feature_state_values"] = self.chosen(feature, &body);
                 let segment = Self::entry(&mut self.segments, &segment);
                 state["feature_segment"] = json!({"priority": 0});
                 segment["feature_states"].as_array_mut().unwrap().push(state);
@@ -151,14 +152,7 @@ impl Content {
             ("POST", ["environments", "stand-in", "identities", identity, "featurestates"]) => {
                 let feature = body["feature"].to_string();
                 let mut state = self.state(&feature, &body["enabled"], &body["feature_state_value"], id);
-                let variants = body["multivariate_feature_state_values"].as_array().cloned().unwrap_or_default();
-                let options = Self::entry(&mut self.features, &feature)["options"].as_array().unwrap();
-                let variants = variants.iter().map(|variant| {
-                    let chosen = &variant["multivariate_feature_option"];
-                    let option = options.iter().find(|option| option["id"] == *chosen).expect("a known option");
-                    variant_of(option, &variant["percentage_allocation"])
-                });
-                state["multivariate_feature_state_values"] = variants.collect();
+                state["multivariate_feature_state_values"] = self.chosen(&feature, &body);
                 Self::entry(&mut self.identities, identity)["identity_features"].as_array_mut().unwrap().push(state);
                 json!({"id": id})
             }
@@ -176,6 +170,18 @@ impl Content {
         let feature = Self::entry(&mut self.features, feature);
         json!({"feature": {"id": feature["id"], "name": feature["name"], "type": feature["type"]}, "enabled": enabled,
             "feature_state_value": value, "django_id": id, "multivariate_feature_state_values": []})
+    }
+
+    /// Returns the variants that an override of a feature chooses, as documents hold them.
+    fn chosen(&mut self, feature: &str, body: &Value) -> Value {
+        let variants = body["multivariate_feature_state_values"].as_array().cloned().unwrap_or_default();
+        let options = Self::entry(&mut self.features, feature)["options"].as_array().unwrap();
+        let variants = variants.iter().map(|variant| {
+            let chosen = &variant["multivariate_feature_option"];
+            let option = options.iter().find(|option| option["id"] == *chosen).expect("a known option");
+            variant_of(option, &variant["percentage_allocation"])
+        });
+        variants.collect()
     }
 
     fn document(&mut self) -> Value {

@@ -170,8 +170,8 @@ impl Publisher {
     }
 
     /// Drops the cached Secrets of deleted environments.
-    pub fn retain(&self, is_there: impl Fn(&NamespacedName) -> bool) {
-        self.secrets.retain(is_there);
+    pub fn retain(&self, exists: impl Fn(&NamespacedName) -> bool) {
+        self.secrets.retain(exists);
     }
 }
 

@@ -157,8 +157,8 @@ impl Collector {
         unread.filter(|unread| unread.day == today).map(|unread| unread.pods)
     }
 
-    /// Ends the collections of environments for which `is_there` returns false.
-    pub fn retain(&self, is_there: impl Fn(&NamespacedName, &Uid) -> bool) {
-        self.collections.retain(|environment, target| is_there(environment, &target.uid));
+    /// Ends the collections of environments for which `exists` returns false.
+    pub fn retain(&self, exists: impl Fn(&NamespacedName, &Uid) -> bool) {
+        self.collections.retain(|environment, target| exists(environment, &target.uid));
     }
 }

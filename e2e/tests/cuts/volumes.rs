@@ -52,7 +52,7 @@ impl Volumes {
             let mut volumes: BTreeMap<String, Volume> = BTreeMap::new();
             let mut events = std::pin::pin!(watcher(Api::<ConfigMap>::all(client), published));
             loop {
-                let (map, is_there) = match events.try_next().await {
+                let (map, exists) = match events.try_next().await {
                     Ok(Some(Event::Apply(map) | Event::InitApply(map))) => (map, true),
                     Ok(Some(Event::Delete(map))) => (map, false),
                     Ok(Some(Event::Init | Event::InitDone)) | Err(_) => continue,
@@ -61,7 +61,7 @@ impl Volumes {
                 let namespace = map.metadata.namespace.clone().unwrap_or_default();
                 let volume =
                     volumes.entry(namespace).or_insert_with_key(|namespace| Volume::new(&directory.join(namespace)));
-                if let Err(problem) = volume.change(map, is_there) {
+                if let Err(problem) = volume.change(map, exists) {
                     found.lock().push(format!("{}: {problem}", volume.directory.display()));
                 }
             }
@@ -83,12 +83,12 @@ impl Volume {
 
     /// Brings a change of an object to the volume, and checks what a sidecar serves that starts over it and what one serves
     /// that has run since the beginning.
-    fn change(&mut self, map: ConfigMap, is_there: bool) -> Result<(), String> {
+    fn change(&mut self, map: ConfigMap, exists: bool) -> Result<(), String> {
         let environment: EnvironmentName = "storefront".parse().unwrap();
         let name = map.metadata.name.unwrap_or_default();
         let Some((FORMAT, file)) = environment.format_and_file(&name) else { return Ok(()) };
         let content = map.binary_data.unwrap_or_default().remove(file).map(|content| content.0);
-        match content.filter(|_| is_there) {
+        match content.filter(|_| exists) {
             Some(content) => drop(self.files.insert(file.to_owned(), content)),
             None => drop(self.files.remove(file)),
         }

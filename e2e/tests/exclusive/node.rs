@@ -126,10 +126,10 @@ pub(super) fn process(pod_uid: &str, program: &str) -> anyhow::Result<i32> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         // Processes may exit during the search.
         let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
-        let is_there = String::from_utf8_lossy(&read("cgroup")).contains(&group);
+        let exists = String::from_utf8_lossy(&read("cgroup")).contains(&group);
         let command = read("cmdline");
         let first = command.split(|byte| *byte == 0).next().unwrap_or_default();
-        if is_there && String::from_utf8_lossy(first).ends_with(program) {
+        if exists && String::from_utf8_lossy(first).ends_with(program) {
             return Ok(pid);
         }
     }

@@ -66,7 +66,8 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Starts `remora-operator` with these arguments, the first of which is the command, in a cgroup, with the heap settings of the chart.
+    /// Starts `remora-operator` with these arguments, the first of which is the command, in a cgroup, with the heap
+    /// settings of the chart.
     pub(crate) fn start(
         program: &Path,
         cgroup: Cgroup,

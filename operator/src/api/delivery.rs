@@ -59,8 +59,9 @@ pub struct Delivered {
     /// Size of the published core in bytes. `status.coreBytes` also counts cores that are not published yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_bytes: Option<i64>,
-    /// Kind of the objects that held the snapshot before `spec.delivery.as` changed: `ConfigMap` or `Secret`. The operator keeps
-    /// these objects up to date while pods mount them; `status.pods.problem` names such pods. Absent if there is no such kind.
+    /// Kind of the objects that held the snapshot before `spec.delivery.as` changed: `ConfigMap` or `Secret`. The
+    /// operator keeps these objects up to date while pods mount them; `status.pods.problem` names such pods. Absent if
+    /// there is no such kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "kind")]
     pub formerly: Option<ObjectKind>,

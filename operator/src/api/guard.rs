@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Guard {
-    /// Largest loss that is published without confirmation, in percent, 0 to 100. A document is held back if it has lost a
-    /// larger share of its features, of its segments, or of its identities with overrides. Losses of fewer than 5 features or
-    /// segments, or of fewer than 100 identities, do not count. A document that lost all of its features is held back, too. 100 switches
-    /// the check off. Default: 50.
+    /// Largest loss that is published without confirmation, in percent, 0 to 100. A document is held back if it has
+    /// lost a larger share of its features, of its segments, or of its identities with overrides. Losses of fewer than
+    /// 5 features or segments, or of fewer than 100 identities, do not count. A document that lost all of its features
+    /// is held back, too. 100 switches the check off. Default: 50.
     #[serde(default = "half")]
     #[schemars(range(min = 0, max = 100))]
     pub max_shrink_percent: i32,

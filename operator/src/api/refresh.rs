@@ -15,9 +15,9 @@ pub struct Refresh {
     #[x_kube(validation = Rule::new("duration(self) >= duration('1s') && duration(self) <= duration('24h')")
         .message("interval must be between 1s and 24h, as in 30s"))]
     pub interval: Period,
-    /// Longest time of one fetch, from the connection to the last byte of its last page, 1s to 10m. A fetch that takes longer
-    /// fails and is retried. A fetch fails earlier if the server sends less than 8 KiB a second for 15 s, or less than 256 KiB a
-    /// second for 60 s. Default: 1m.
+    /// Longest time of one fetch, from the connection to the last byte of its last page, 1s to 10m. A fetch that takes
+    /// longer fails and is retried. A fetch fails earlier if the server sends less than 8 KiB a second for 15 s, or
+    /// less than 256 KiB a second for 60 s. Default: 1m.
     #[serde(default = "default_timeout")]
     #[x_kube(validation = Rule::new("duration(self) >= duration('1s') && duration(self) <= duration('10m')")
         .message("timeout must be between 1s and 10m, as in 60s or 1m"))]

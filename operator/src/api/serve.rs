@@ -27,13 +27,13 @@ pub struct Serve {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Ofrep {
-    /// OFREP's answer for a flag whose value is a boolean. `Value` (default): the value. `Enabled`: whether the flag is enabled,
-    /// as Flagsmith's own provider without `use_boolean_config_value`.
+    /// OFREP's answer for a flag whose value is a boolean. `Value` (default): the value. `Enabled`: whether the flag is
+    /// enabled, as Flagsmith's own provider without `use_boolean_config_value`.
     #[serde(default)]
     pub boolean_flags: BooleanFlags,
-    /// OFREP's answer for a disabled flag that has a value; the reason is `DISABLED` in either case. `CodeDefault` (default): no
-    /// value, so that the application uses its own default. `Value`: the value, as Flagsmith's own provider with
-    /// `return_value_for_disabled_flags`.
+    /// OFREP's answer for a disabled flag that has a value; the reason is `DISABLED` in either case. `CodeDefault`
+    /// (default): no value, so that the application uses its own default. `Value`: the value, as Flagsmith's own
+    /// provider with `return_value_for_disabled_flags`.
     #[serde(default)]
     pub disabled_flags: DisabledFlags,
     /// OFREP's answer for a flag whose value is a string holding a JSON object, such as `{"perMinute": 120}`. `Text` (default):

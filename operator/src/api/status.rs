@@ -60,9 +60,9 @@ pub struct FeatureEnvironmentStatus {
     /// Delivery of the published snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<Delivered>,
-    /// Kind of the objects of a publication that has begun and is not complete: `Secret`, and never
-    /// `ConfigMap`. The next controller process finds these Secrets by it, because the operator lists only ConfigMaps. Absent once the publication is complete, or once its
-    /// objects are deleted because `spec.delivery.as` changed back.
+    /// Kind of the objects of a publication that has begun and is not complete: `Secret`, and never `ConfigMap`. The
+    /// next controller process finds these Secrets by it, because the operator lists only ConfigMaps. Absent once the
+    /// publication is complete, or once its objects are deleted because `spec.delivery.as` changed back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "delivery::kind")]
     pub unfinished: Option<ObjectKind>,

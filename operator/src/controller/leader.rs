@@ -92,8 +92,8 @@ impl Election {
     pub async fn renew_until_lost(&self) -> Lost {
         loop {
             sleep(RETRY_PERIOD).await;
-            // After this process was stopped (by SIGSTOP, or with a suspended machine), another replica may have held the lease and released it. This process does not know the writes
-            // of that replica, and would undo them.
+            // After this process was stopped (by SIGSTOP, or with a suspended machine), another replica may have held
+            // the lease and released it. This process does not know the writes of that replica, and would undo them.
             if !self.fence.was_renewed_within(RENEW_DEADLINE) {
                 return Lost::Expired(self.name.clone());
             }

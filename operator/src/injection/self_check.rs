@@ -122,8 +122,8 @@ pub struct SelfCheck {
 }
 
 impl SelfCheck {
-    /// Creates a check in the operator's namespace, by pods with this image. `ready` becomes true with the first success, and stays true.
-    /// `since` is the start of the current series of successes, or `None` after a failure.
+    /// Creates a check in the operator's namespace, by pods with this image. `ready` becomes true with the first
+    /// success, and stays true. `since` is the start of the current series of successes, or `None` after a failure.
     pub fn new(
         client: Client,
         namespace: &str,

@@ -71,8 +71,8 @@ impl SecretCache {
     }
 
     /// Drops the Secrets of deleted environments.
-    pub(super) fn retain(&self, is_there: impl Fn(&NamespacedName) -> bool) {
-        self.0.lock().retain(|environment, _| is_there(environment));
+    pub(super) fn retain(&self, exists: impl Fn(&NamespacedName) -> bool) {
+        self.0.lock().retain(|environment, _| exists(environment));
     }
 }
 

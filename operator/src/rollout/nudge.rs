@@ -135,18 +135,18 @@ impl Nudger {
         self.in_progress.contains(&NamespacedName::new(namespace, environment.as_str()))
     }
 
-    /// Notifies these pods of `revision` once more, for the `time`th time. The number is part of the annotation's value, because
-    /// kubelet syncs only pods that change. Returns the number of patched pods.
+    /// Notifies these pods of `revision` once more. `attempt` is part of the annotation's value, because kubelet syncs only
+    /// pods that change. Returns the number of patched pods.
     pub async fn nudge_again(
         &self,
         namespace: &str,
         environment: &EnvironmentName,
         revision: &Revision,
-        time: usize,
+        attempt: usize,
         pods: &[Injected],
     ) -> usize {
         let pods = pods.iter().cloned().map(Arc::new).collect();
-        self.patch_all(namespace, environment, pods, &format!("{revision} {time}")).await.0
+        self.patch_all(namespace, environment, pods, &format!("{revision} {attempt}")).await.0
     }
 
     /// Sets the annotation of the pods to `text`. Returns the number of patched pods, and the first failure.

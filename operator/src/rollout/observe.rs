@@ -92,8 +92,8 @@ impl Observer {
         self.observations.remove(environment);
     }
 
-    /// Ends the observations of environments for which `is_there` returns false.
-    pub fn retain(&self, is_there: impl Fn(&NamespacedName, &Uid) -> bool) {
-        self.observations.retain(|environment, target| is_there(environment, &target.uid));
+    /// Ends the observations of environments for which `exists` returns false.
+    pub fn retain(&self, exists: impl Fn(&NamespacedName, &Uid) -> bool) {
+        self.observations.retain(|environment, target| exists(environment, &target.uid));
     }
 }

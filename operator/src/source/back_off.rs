@@ -1,4 +1,5 @@
-//! Schedules after failures, and their back-off: a ceiling that doubles, and a jitter that keeps clients of one server apart. Pure.
+//! Schedules after failures, and their back-off: a ceiling that doubles, and a jitter that keeps clients of one server
+//! apart. Pure.
 
 use std::time::Duration;
 

@@ -78,9 +78,9 @@ impl Streams {
         Some(stream.state().to_string())
     }
 
-    /// Ends the streams of environments for which `is_there` returns false.
-    pub fn retain(&self, is_there: impl Fn(&NamespacedName, &Uid) -> bool) {
-        self.followed.retain(|environment, target| is_there(environment, &target.uid));
+    /// Ends the streams of environments for which `exists` returns false.
+    pub fn retain(&self, exists: impl Fn(&NamespacedName, &Uid) -> bool) {
+        self.followed.retain(|environment, target| exists(environment, &target.uid));
     }
 
     fn start(

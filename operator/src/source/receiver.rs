@@ -133,9 +133,9 @@ impl WebhookReceiver {
         self.0.targets.lock().pace(environment, pause.max(PACE));
     }
 
-    /// Removes the targets of this namespace, or of all namespaces, for which `is_there` returns false.
-    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&NamespacedName, &Uid) -> bool) {
-        self.0.targets.lock().retain(scope, is_there);
+    /// Removes the targets of this namespace, or of all namespaces, for which `exists` returns false.
+    pub fn retain(&self, scope: Option<&str>, exists: impl Fn(&NamespacedName, &Uid) -> bool) {
+        self.0.targets.lock().retain(scope, exists);
     }
 
     /// Checks a webhook, and wakes the environments whose secret signs its body: `name`, or all of the namespace.

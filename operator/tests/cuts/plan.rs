@@ -47,7 +47,8 @@ pub(super) enum Sight {
     Lags,
     /// The watches break before each reconciliation: the process lists again.
     Relists,
-    /// The first lists of published objects, pods and environments are this many changes old. Events arrive when the process has nothing to do.
+    /// The first lists of published objects, pods and environments are this many changes old. Events arrive when the
+    /// process has nothing to do.
     Stale(usize),
     /// Only the last of several changes of an object arrives, when the process has nothing more to do.
     Skips,

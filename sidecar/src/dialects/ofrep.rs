@@ -3,7 +3,8 @@
 //! The context's `targetingKey` is the identifier, and its other members are traits. The members of a nested object
 //! `traits` are traits too, and take precedence over members of the context. A boolean `transient` is a directive to
 //! Flagsmith's API, which stores traits; the sidecar ignores it. As in the other dialect, white space around the
-//! identifier and the names of traits is removed, and lists and objects stand for their text. Without a targeting key, the flags of the environment are evaluated.
+//! identifier and the names of traits is removed, and lists and objects stand for their text. Without a targeting key,
+//! the flags of the environment are evaluated.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -68,7 +69,8 @@ pub(crate) enum EntityTag {
     Unwanted,
 }
 
-/// Reads a request's context into the request state. Returns a hash that equal contexts share, if the answer gets an entity tag.
+/// Reads a request's context into the request state. Returns a hash that equal contexts share, if the answer gets an
+/// entity tag.
 pub(crate) fn read<B: AsRef<[u8]>>(
     body: &[u8],
     snapshot: &Snapshot<B>,

@@ -374,8 +374,8 @@ mod tests {
             for expected in order {
                 let before: Vec<_> = connections.open.iter().map(|open| Arc::clone(&open.progress)).collect();
                 assert!(connections.evict());
-                let is_there = |progress| connections.open.iter().any(|open| Arc::ptr_eq(&open.progress, progress));
-                let gone = before.iter().position(|progress| !is_there(progress)).unwrap();
+                let exists = |progress| connections.open.iter().any(|open| Arc::ptr_eq(&open.progress, progress));
+                let gone = before.iter().position(|progress| !exists(progress)).unwrap();
                 assert_eq!(left.remove(gone), expected, "{open:?}");
             }
             assert!(!connections.evict(), "streams stay");

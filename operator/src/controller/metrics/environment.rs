@@ -162,12 +162,12 @@ impl EnvironmentMetrics {
         }
     }
 
-    /// Removes all series of the environments in this namespace, or in all namespaces, for which `is_there` returns
+    /// Removes all series of the environments in this namespace, or in all namespaces, for which `exists` returns
     /// false.
-    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&NamespacedName) -> bool) {
+    pub fn retain(&self, scope: Option<&str>, exists: impl Fn(&NamespacedName) -> bool) {
         let is_gone = |labels: &Labels| {
             scope.is_none_or(|scope| scope == labels.namespace)
-                && !is_there(&NamespacedName::new(&labels.namespace, &labels.environment))
+                && !exists(&NamespacedName::new(&labels.namespace, &labels.environment))
         };
         let gone: Vec<Labels> = self.known.lock().extract_if(is_gone).collect();
         for labels in gone {

@@ -41,10 +41,10 @@ impl UnderWay {
         Reconciling { all: self.clone(), uid: uid.clone() }
     }
 
-    /// Tells the reconciliations of the environments for which `is_there` returns false that these are deleted.
-    pub(super) fn tell_deleted(&self, is_there: impl Fn(&NamespacedName, &Uid) -> bool) {
+    /// Marks the reconciliations of the environments for which `exists` returns false as those of deleted ones.
+    pub(super) fn mark_deleted(&self, exists: impl Fn(&NamespacedName, &Uid) -> bool) {
         for (uid, (name, deletion)) in &*self.0.lock() {
-            if !is_there(name, uid) {
+            if !exists(name, uid) {
                 deletion.0.store(true, Ordering::Relaxed);
             }
         }
@@ -62,12 +62,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_reconciliation_of_deleted_environment_is_told() {
+    fn only_reconciliation_of_deleted_environment_is_marked() {
         let (all, name) = (UnderWay::default(), NamespacedName::new("shop", "storefront"));
         let [before, now] = ["uid-1", "uid-2"].map(Uid::from);
         let [of_before, of_now] = [Deletion::default(), Deletion::default()];
         let running = [all.begin(&name, &before, &of_before), all.begin(&name, &now, &of_now)];
-        all.tell_deleted(|_, uid| *uid == now);
+        all.mark_deleted(|_, uid| *uid == now);
         assert!(of_before.is_seen() && !of_now.is_seen());
         drop(running);
         assert!(all.0.lock().is_empty());

@@ -134,17 +134,17 @@ fn triggered(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<WatchedEnvi
 async fn end_tasks_of_deleted(known: &Store<WatchedEnvironment>, context: &Context, scope: Option<&str>) {
     loop {
         tokio::time::sleep(TASK_SWEEP).await;
-        let is_there = |name: &NamespacedName, uid: &Uid| {
+        let exists = |name: &NamespacedName, uid: &Uid| {
             let environment = known.get(&ObjectRef::new(&name.name).within(&name.namespace));
             environment.is_some_and(|environment| {
                 environment.meta().deletion_timestamp.is_none() && Uid::of(environment.as_ref()) == *uid
             })
         };
-        context.under_way.tell_deleted(is_there);
-        context.streams.retain(is_there);
-        context.observer.retain(is_there);
-        context.collector.retain(is_there);
-        context.webhook_receiver.retain(scope, is_there);
+        context.under_way.mark_deleted(exists);
+        context.streams.retain(exists);
+        context.observer.retain(exists);
+        context.collector.retain(exists);
+        context.webhook_receiver.retain(scope, exists);
     }
 }
 
@@ -177,14 +177,14 @@ async fn sweep(
         let uids: HashSet<Uid> = alive.iter().map(|environment| Uid::of(environment.as_ref())).collect();
         let names: HashSet<NamespacedName> =
             alive.iter().map(|environment| NamespacedName::of(environment.as_ref())).collect();
-        let is_there = |environment: &NamespacedName| names.contains(environment);
-        context.states.retain(&uids, is_there);
+        let exists = |environment: &NamespacedName| names.contains(environment);
+        context.states.retain(&uids, exists);
         context.fetcher.read_budget().retain(scope, |uid| uids.contains(uid));
         let namespaces: HashSet<&str> = names.iter().map(|name| name.namespace.as_str()).collect();
         let is_elsewhere = |namespace: &str| scope.is_some_and(|scope| scope != namespace);
         context.fetcher.retain(|namespace| namespaces.contains(namespace) || is_elsewhere(namespace));
-        context.publisher.retain(is_there);
-        metrics.environments.retain(scope, is_there);
+        context.publisher.retain(exists);
+        metrics.environments.retain(scope, exists);
         let read = alive.iter().flat_map(|environment| read_by(environment)).collect();
         seen.retain(&read);
     }

@@ -84,11 +84,11 @@ impl States {
         self.triggers.lock().remove(environment).unwrap_or_default()
     }
 
-    /// Drops the state of all environments that are not in `alive`, and the triggers of those for which `is_there`
+    /// Drops the state of all environments that are not in `alive`, and the triggers of those for which `exists`
     /// returns false.
-    pub(super) fn retain(&self, alive: &HashSet<Uid>, is_there: impl Fn(&NamespacedName) -> bool) {
+    pub(super) fn retain(&self, alive: &HashSet<Uid>, exists: impl Fn(&NamespacedName) -> bool) {
         self.known.lock().retain(|uid, _| alive.contains(uid));
-        self.triggers.lock().retain(|environment, _| is_there(environment));
+        self.triggers.lock().retain(|environment, _| exists(environment));
     }
 }
 

@@ -22,7 +22,7 @@ fn caller(number: u8) -> Caller {
     Caller::from(IpAddr::from([10, 0, 0, number]))
 }
 
-fn is_there(slot: &Slot) -> bool {
+fn exists(slot: &Slot) -> bool {
     slot.slots.state.lock().connections.contains_key(&slot.id)
 }
 
@@ -50,12 +50,12 @@ fn full_listener_closes_connection_of_address_with_most() {
     let flood: Vec<_> = (0..5).map(|_| enter(&slots, 1)).collect();
     let few: Vec<_> = (0..3).map(|_| enter(&slots, 2)).collect();
     let alone = enter(&slots, 3);
-    assert!(!is_there(&flood[0]) && flood[1..].iter().all(is_there), "the oldest of the five");
-    assert!(few.iter().all(is_there) && is_there(&alone));
+    assert!(!exists(&flood[0]) && flood[1..].iter().all(exists), "the oldest of the five");
+    assert!(few.iter().all(exists) && exists(&alone));
     // The flood continues, and takes slots only from itself.
     let more: Vec<_> = (0..100).map(|_| enter(&slots, 1)).collect();
-    assert!(few.iter().all(is_there) && is_there(&alone));
-    assert_eq!(more.iter().filter(|slot| is_there(slot)).count(), 4);
+    assert!(few.iter().all(exists) && exists(&alone));
+    assert_eq!(more.iter().filter(|slot| exists(slot)).count(), 4);
     assert_eq!(slots.count(), 8);
 }
 
@@ -65,13 +65,13 @@ fn known_address_keeps_places_in_flood_of_many_addresses() {
     let known: Vec<_> = (0..4).map(|_| enter(&slots, 200)).collect();
     known[0].answered(true);
     let flood: Vec<_> = (0..150).map(|number| enter(&slots, number)).collect();
-    assert!(known.iter().all(is_there));
+    assert!(known.iter().all(exists));
     // Connections beyond the kept number compete like any others.
     let fifth = enter(&slots, 200);
     let next = enter(&slots, 151);
-    assert!(is_there(&fifth) && is_there(&next) && !known.iter().all(is_there));
-    assert!(is_there(&known[0]), "the useful one goes last");
-    assert_eq!(flood.iter().filter(|slot| is_there(slot)).count(), 3);
+    assert!(exists(&fifth) && exists(&next) && !known.iter().all(exists));
+    assert!(exists(&known[0]), "the useful one goes last");
+    assert_eq!(flood.iter().filter(|slot| exists(slot)).count(), 3);
 }
 
 #[test]
@@ -80,10 +80,10 @@ fn request_being_answered_is_never_aborted() {
     let busy: Vec<_> = (0..8).map(|_| enter(&slots, 1)).collect();
     busy.iter().for_each(Slot::answering);
     assert!(slots.try_enter(caller(2)).is_none(), "it waits");
-    assert!(busy.iter().all(is_there));
+    assert!(busy.iter().all(exists));
     busy[3].answered(false);
     let next = enter(&slots, 2);
-    assert!(is_there(&next) && !is_there(&busy[3]));
+    assert!(exists(&next) && !exists(&busy[3]));
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn caller_waits_until_answer_frees_a_slot() {
     tokio::task::yield_now().await;
     assert!(!entering.is_finished());
     busy[0].answered(false);
-    assert!(is_there(&entering.await.unwrap()));
+    assert!(exists(&entering.await.unwrap()));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn slow_body_of_address_with_most_bytes_is_aborted_for_another() {
     assert!(!reserve(&own, 10));
     let other = enter(&slots, 2);
     assert!(reserve(&other, 10));
-    assert!(!is_there(&flood[0]) && flood[1..].iter().all(is_there));
+    assert!(!exists(&flood[0]) && flood[1..].iter().all(exists));
     // Large bodies have their own bytes.
     let large = enter(&slots, 3);
     assert!(reserve(&large, 100));
@@ -141,7 +141,7 @@ fn complete_body_is_never_aborted() {
     let other = enter(&slots, 2);
     assert!(!reserve(&other, 10));
     complete[2].answered(true);
-    assert!(reserve(&other, 10) && complete.iter().all(is_there));
+    assert!(reserve(&other, 10) && complete.iter().all(exists));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn known_address_takes_bytes_from_unknown_ones_and_never_the_reverse() {
     assert!(reserve(&known, 10), "one of as many bytes makes room");
     let next = enter(&slots, 9);
     assert!(!reserve(&next, 10), "every address has as many bytes as the new one asks for");
-    assert!(is_there(&known));
+    assert!(exists(&known));
 }
 
 #[test]
@@ -164,15 +164,15 @@ fn address_with_most_unread_bytes_loses_its_oldest_answer() {
     let mut unread: Vec<_> = flood.iter().map(|slot| slot.sending(300)).collect();
     let other = enter(&slots, 2);
     let read = other.sending(100);
-    assert!(flood.iter().all(is_there), "exactly as many bytes as may be unread");
+    assert!(flood.iter().all(exists), "exactly as many bytes as may be unread");
     let more = other.sending(1);
-    assert!(!is_there(&flood[0]) && flood[1..].iter().all(is_there) && is_there(&other));
+    assert!(!exists(&flood[0]) && flood[1..].iter().all(exists) && exists(&other));
     // An answer that was read leaves room.
     unread.pop();
     drop((read, more));
     let next = enter(&slots, 3);
     let _next = next.sending(700);
-    assert!(is_there(&flood[1]) && is_there(&next));
+    assert!(exists(&flood[1]) && exists(&next));
 }
 
 #[test]
@@ -181,10 +181,10 @@ fn single_answer_may_be_larger_than_all_may_be() {
     let (alone, reads_at_once) = (enter(&slots, 1), enter(&slots, 2));
     drop(reads_at_once.sending(10));
     let _sending = alone.sending(5000);
-    assert!(is_there(&alone));
+    assert!(exists(&alone));
     let next = enter(&slots, 2);
     let _sending_next = next.sending(10);
-    assert!(!is_there(&alone) && is_there(&next));
+    assert!(!exists(&alone) && exists(&next));
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +195,7 @@ async fn answers_unread_for_long_are_given_up_before_recent_ones() {
     tokio::time::advance(READING_TIME).await;
     let reader = enter(&slots, 9);
     let _read = reader.sending(600);
-    assert!(is_there(&reader) && !is_there(&slow[0]), "it has the most bytes, and the newest answer");
+    assert!(exists(&reader) && !exists(&slow[0]), "it has the most bytes, and the newest answer");
 }
 
 /// Counts how often a task is woken.

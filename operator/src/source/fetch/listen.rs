@@ -95,7 +95,8 @@ impl Listening {
     /// Waits for the next change.
     ///
     /// # Errors
-    /// The stream ended, broke off, was silent for too long, or sent invalid events or too many bytes. It never ends without an error.
+    /// The stream ended, broke off, was silent for too long, or sent invalid events or too many bytes. It never ends
+    /// without an error.
     pub async fn next(&mut self) -> Result<Change, Error> {
         loop {
             if let Some(change) = self.changes.pop_front() {

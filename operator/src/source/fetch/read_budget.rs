@@ -140,11 +140,11 @@ impl ReadBudget {
         fair().unwrap_or_default()
     }
 
-    /// Forgets the full reads of the environments in this namespace, or in all namespaces, for which `is_there`
+    /// Forgets the full reads of the environments in this namespace, or in all namespaces, for which `exists`
     /// returns false.
-    pub fn retain(&self, scope: Option<&str>, is_there: impl Fn(&Uid) -> bool) {
+    pub fn retain(&self, scope: Option<&str>, exists: impl Fn(&Uid) -> bool) {
         let is_outside = |namespace: &str| scope.is_some_and(|scope| scope != namespace);
-        self.0.lock().retain(|namespace, uid, _| is_outside(namespace) || is_there(uid));
+        self.0.lock().retain(|namespace, uid, _| is_outside(namespace) || exists(uid));
     }
 }
 

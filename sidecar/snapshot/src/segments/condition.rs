@@ -314,9 +314,9 @@ pub(super) fn member_key_of(
     short.unwrap_or_else(|| numbers(&long_member_key_of(view, context, scratch, slot, value, keeps)))
 }
 
-/// Returns the member key of a value that is printed or hashed first. Many sets contain the same few values, so the member key of
-/// each slot is computed once per request if `keeps` is set, which excludes slots whose value may differ at the next
-/// read.
+/// Returns the member key of a value that is printed or hashed first. Many sets contain the same few values, so the
+/// member key of each slot is computed once per request if `keeps` is set, which excludes slots whose value may differ
+/// at the next read.
 #[inline(never)]
 fn long_member_key_of(
     view: &View<'_>,

@@ -87,8 +87,9 @@ pub(crate) fn unpack(packed: Packed) -> Position {
     ([number(2), number(1), number(0)], true)
 }
 
-/// Returns the position of a version. A prerelease with a number of more than [`PYTHON_INT_DIGITS`] digits has a position
-/// like any other: the values of an index are shorter. Numbers beyond 64 bits become the largest number, which is above all packed ones.
+/// Returns the position of a version. A prerelease with a number of more than [`PYTHON_INT_DIGITS`] digits has a
+/// position like any other: the values of an index are shorter. Numbers beyond 64 bits become the largest number, which
+/// is above all packed ones.
 pub(crate) fn position(version: &Version<'_>) -> Position {
     let number = |digits: &[u8]| {
         digits.iter().fold(0_u64, |number, digit| number.saturating_mul(10).saturating_add(u64::from(digit - b'0')))

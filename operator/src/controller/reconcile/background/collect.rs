@@ -62,7 +62,8 @@ impl Uses {
             last.used(&flag, day);
         }
         match collector.unread(environment, today) {
-            // No round of this day has shown which pods were not read yesterday. A list of today would say that this is decided.
+            // No round of this day has shown which pods were not read yesterday. A list of today would say that this is
+            // decided.
             None if let Some(written) = written => return Some(written.clone()),
             // The first list has no day without uses. After a read of all pods, yesterday counts.
             None | Some(0) => {}

@@ -186,7 +186,7 @@ mod tests {
         let under_way = UnderWay::default();
         let _reconciling = under_way.begin(&environment.name, &environment.uid, &environment.deletion);
         assert!(writes_during_minute(&environment, &mut desired(true)).await > 0);
-        under_way.tell_deleted(|_, _| false);
+        under_way.mark_deleted(|_, _| false);
         assert_eq!(writes_during_minute(&environment, &mut desired(true)).await, 0);
     }
 

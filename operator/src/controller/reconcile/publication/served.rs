@@ -1,4 +1,5 @@
-//! Reads the flags and the contents of a snapshot. That takes milliseconds for each megabyte, so it runs on a thread of its own.
+//! Reads the flags and the contents of a snapshot. That takes milliseconds for each megabyte, so it runs on a thread of
+//! its own.
 
 use std::{collections::BTreeSet, sync::Arc};
 

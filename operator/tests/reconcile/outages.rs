@@ -216,10 +216,10 @@ async fn terminating_namespace_is_written_to_with_back_off() {
     }
     is(&cluster.last_status(), "Published", ("False", "NamespaceTerminating"));
     pass(wait(&action)).await;
-    let calls = scheduled(&mut operator, &object, Duration::from_secs(300)).await;
+    let calls = scheduled(&mut operator, &object, Duration::from_secs(1_500)).await;
+    // Such a namespace takes no object any more.
     let attempts = gaps(&calls, &format!("patch {CORE}"));
-    assert!(attempts.len() > 6, "{attempts:?}");
-    assert_backs_off(&attempts);
+    assert!((3..=6).contains(&attempts.len()), "every five minutes: {attempts:?}");
     // A repetition of the same state causes no status write and no Event.
     assert!(!calls.iter().any(|(_, call)| call == "report" || call.starts_with("event ")), "{calls:?}");
 }

@@ -69,6 +69,8 @@ impl Error {
             Self::Fetch(error) => error.retry(),
             Self::Compile(error) if error.is_costly() => Retry::Costly,
             Self::Publish(publish::Error::OutOfMemory { .. }) => Retry::Costly,
+            // The namespace takes no object any more, and the environment goes with it.
+            Self::Publish(publish::Error::NamespaceTerminating) => Retry::AfterEdit,
             Self::Compile(_) | Self::Publish(_) | Self::Report(_) => Retry::Backoff,
         }
     }

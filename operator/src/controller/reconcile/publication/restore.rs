@@ -8,10 +8,10 @@ use crate::{
     controller::reconcile::{
         desired::{Desired, DesiredSnapshot, PublishState},
         environment::Environment,
+        error::Error,
         schedule,
     },
     publish::{Destination, Publisher},
-    source::back_off::Retry,
 };
 
 /// Time between two restorations of the published objects.
@@ -63,14 +63,17 @@ pub(crate) async fn run_and_restore<T>(
                 return done;
             }
         };
-        let wait = if restored.is_ok() {
-            failures = 0;
-            PERIOD
-        } else {
-            let interval = environment.spec.refresh.interval.get();
-            let wait = schedule::after_failure(Retry::Backoff, failures, interval, fastrand::f64());
-            failures = failures.saturating_add(1);
-            wait
+        let wait = match restored {
+            Ok(_) => {
+                failures = 0;
+                PERIOD
+            }
+            Err(error) => {
+                let (retry, interval) = (Error::from(error).retry(), environment.spec.refresh.interval.get());
+                let wait = schedule::after_failure(retry, failures, interval, fastrand::f64());
+                failures = failures.saturating_add(1);
+                wait
+            }
         };
         next = Instant::now() + wait;
     }

@@ -13,8 +13,8 @@ use crate::api::names::FORMAT;
 /// Time that an object stays once no core names it any more.
 pub const SURPLUS_GRACE: Duration = Duration::from_secs(600);
 /// Largest number of surplus objects that a publication deletes, and of obsolete objects that a reconciliation deletes:
-/// whoever may write ConfigMaps decides how many there are. The next one deletes others. A published environment is
-/// reconciled at least once in 66 s.
+/// any writer of ConfigMaps can create such objects. The next one deletes others. A published environment is reconciled
+/// at least once in 66 s.
 const DELETIONS: usize = 200;
 
 /// Progress of a deletion.

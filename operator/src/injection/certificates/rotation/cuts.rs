@@ -11,7 +11,10 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{tests::patch, *};
+use super::{
+    tests::{names, patch},
+    *,
+};
 
 const MINUTE: u64 = 60;
 const LIFETIMES: Lifetimes = Lifetimes {
@@ -165,15 +168,9 @@ impl Cluster {
                 Ok::<_, Infallible>(Response::builder().status(status).body(Body::from(body.to_string())).unwrap())
             }
         });
-        let names = Names {
-            namespace: "remora-system".to_owned(),
-            service: "remora-webhook".to_owned(),
-            configuration: "remora".to_owned(),
-            secret: "remora-webhook-authority".to_owned(),
-        };
         let metrics = Metrics::register(&mut Registry::default());
         let client = Client::new(service, "remora-system");
-        CertificateManager::new(client, names, Serving::default(), metrics).lifetimes(LIFETIMES)
+        CertificateManager::new(client, names(), Serving::default(), metrics).lifetimes(LIFETIMES)
     }
 
     async fn pass(&self, call: Call) -> (u16, Value) {

@@ -73,6 +73,15 @@ impl Objects {
     }
 }
 
+pub(super) fn names() -> Names {
+    Names {
+        namespace: "remora-system".to_owned(),
+        service: "remora-webhook".to_owned(),
+        configuration: "remora".to_owned(),
+        secret: "remora-webhook-authority".to_owned(),
+    }
+}
+
 /// Applies a JSON patch as an API server does: a missing field is null.
 pub(super) fn patch(object: &mut Value, patch: Value) -> Result<(), json_patch::PatchError> {
     let mut patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
@@ -93,14 +102,8 @@ impl Replica {
     async fn started(at: Timestamp) -> Replica {
         let _installed_already = rustls::crypto::ring::default_provider().install_default();
         let cluster = Cluster::new();
-        let names = Names {
-            namespace: "remora-system".to_owned(),
-            service: "remora-webhook".to_owned(),
-            configuration: "remora".to_owned(),
-            secret: "remora-webhook-authority".to_owned(),
-        };
         let metrics = Metrics::register(&mut Registry::default());
-        let manager = CertificateManager::new(cluster.client(), names, Serving::default(), metrics);
+        let manager = CertificateManager::new(cluster.client(), names(), Serving::default(), metrics);
         let mut replica = Replica { cluster, manager };
         replica.checks(at).await;
         replica

@@ -73,6 +73,28 @@ impl Drop for Process {
     }
 }
 
+/// Settings that each process of the controller starts with.
+pub(crate) struct Launch {
+    pub(crate) program: PathBuf,
+    /// Server that is the only allowed source.
+    pub(crate) upstream: String,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) admin: u16,
+    pub(crate) log: PathBuf,
+}
+
+impl Launch {
+    /// Starts a process of the controller.
+    pub(crate) fn process(&self) -> anyhow::Result<Process> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["controller", "--allowed-origin", &self.upstream])
+            .arg(format!("--admin-listen=127.0.0.1:{}", self.admin))
+            .env("KUBECONFIG", &self.kubeconfig);
+        Process::start_operator(&mut command, &self.log)
+    }
+}
+
 /// The control plane.
 pub(crate) struct ControlPlane {
     bin: PathBuf,

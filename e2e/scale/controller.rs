@@ -2,8 +2,7 @@
 //! ends, as kubelet starts a container again.
 
 use std::{
-    path::{Path, PathBuf},
-    process::Command,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -12,7 +11,7 @@ use anyhow::Context as _;
 use tokio::task::JoinHandle;
 
 use crate::{
-    control_plane::{ControlPlane, Process, free_port},
+    control_plane::{ControlPlane, Launch, Process, free_port},
     meter::get,
     say,
     usage::Usage,
@@ -29,26 +28,6 @@ pub(crate) struct Controller {
 struct State {
     process: Process,
     ended: usize,
-}
-
-/// Settings that each process of the controller starts with.
-struct Launch {
-    program: PathBuf,
-    upstream: String,
-    kubeconfig: PathBuf,
-    admin: u16,
-    log: PathBuf,
-}
-
-impl Launch {
-    fn process(&self) -> anyhow::Result<Process> {
-        let mut command = Command::new(&self.program);
-        command
-            .args(["controller", "--allowed-origin", &self.upstream])
-            .arg(format!("--admin-listen=127.0.0.1:{}", self.admin))
-            .env("KUBECONFIG", &self.kubeconfig);
-        Process::start_operator(&mut command, &self.log)
-    }
 }
 
 impl Controller {

@@ -1,8 +1,7 @@
 //! The controller's program, which is killed by the relay's plans and starts again.
 
 use std::{
-    path::{Path, PathBuf},
-    process::Command,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -19,7 +18,7 @@ use serde_json::json;
 use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
-    control_plane::{Process, free_port},
+    control_plane::{Launch, Process, free_port},
     relay::Relay,
 };
 
@@ -35,25 +34,6 @@ impl Drop for Controller {
     }
 }
 
-/// How the program starts.
-struct Launch {
-    program: PathBuf,
-    kubeconfig: PathBuf,
-    admin: u16,
-    log: PathBuf,
-}
-
-impl Launch {
-    fn process(&self) -> anyhow::Result<Process> {
-        let mut command = Command::new(&self.program);
-        command
-            .args(["controller", "--allowed-origin", "https://flags.example.org"])
-            .arg(format!("--admin-listen=127.0.0.1:{}", self.admin))
-            .env("KUBECONFIG", &self.kubeconfig);
-        Process::start_operator(&mut command, &self.log)
-    }
-}
-
 impl Controller {
     /// Starts the program, whose requests pass the relay. `admin` is the administrator's client.
     pub(crate) fn start(program: &Path, relay: &Relay, admin: Client, directory: &Path) -> anyhow::Result<Self> {
@@ -65,6 +45,7 @@ impl Controller {
         });
         let launch = Launch {
             program: program.to_owned(),
+            upstream: "https://flags.example.org".to_owned(),
             kubeconfig: directory.join("controller.kubeconfig"),
             admin: free_port()?,
             log: directory.join("controller.log"),

@@ -27,7 +27,7 @@ const REST: Duration = Duration::from_secs(5);
 /// Contents of the published objects by name, without those of earlier revisions.
 type Published = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
 
-/// What a namespace should have published after a step.
+/// Expected objects of a namespace after a step.
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
     Any,
@@ -41,7 +41,7 @@ pub(crate) struct Shops<'a> {
     client: Client,
     relay: &'a Relay,
     namespaces: Vec<String>,
-    /// What the first namespace had published after each step.
+    /// Objects of the first namespace after each step.
     steps: Vec<Published>,
 }
 

@@ -1,4 +1,4 @@
-//! What sidecars serve over the published ConfigMaps, after each change that a watch reports.
+//! Checks, after each change that a watch reports, which revision sidecars serve over the published ConfigMaps.
 
 use std::{
     collections::BTreeMap,

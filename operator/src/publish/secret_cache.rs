@@ -95,8 +95,8 @@ impl SecretPolls {
         self.late.insert(name, Instant::now() + LATE);
     }
 
-    /// Gets the Secrets of the published revision again before the next write. Other Secrets wait for the next poll: a write
-    /// that the API server refuses is repeated every few seconds, and there may be thousands of them.
+    /// Records a failed write: the next publication first gets the Secrets of the published revision again. Other Secrets
+    /// wait for the next poll, because a refused write is repeated every few seconds, and there may be thousands of them.
     pub(super) fn write_failed(&mut self) {
         self.has_failed = true;
     }
